@@ -12,6 +12,7 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import unread
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):
         tags = [task_vars.get(name, ()) for name in ("ansible_run_tags", "ansible_skip_tags")]
         directories = _directories(task_vars)
         refusals += [*unread.tags(context.CLIARGS.get("args", ()), *tags), *unread.groups(directories, groups)]
+        refusals += unread.nulls(load_extra_vars(self._loader))
         if warning := unread.hosts(directories, groups.get("all", ())):
             display.warning(warning)
         if not refusals:

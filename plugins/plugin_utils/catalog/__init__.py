@@ -210,11 +210,14 @@ class Catalog:
                 found.append({"role": CAUSE, **record, "pattern": pattern, "source": sources})
         return found
 
-    def platform(self, distribution: str, version: str) -> Record | None:
-        """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9."""
+    def platform(self, distribution: str, version: str | None) -> Record | None:
+        """Return the platform of an os-release id and version: ("rocky", "9.5") is that of RHEL 9.
+
+        A rolling release, such as Debian's sid or Arch, has no version; gpulab has no platform for it.
+        """
         distribution = self._platforms["same_as"].get(distribution, distribution)
-        return self.platforms.get((distribution, version)) or self.platforms.get(
-            (distribution, version.partition(".")[0])
+        return self.platforms.get((distribution, version or "")) or self.platforms.get(
+            (distribution, (version or "").partition(".")[0])
         )
 
 

@@ -1,20 +1,25 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What somebody wrote and Ansible passes over in silence: tags that no task has, files of groups and hosts unknown."""
+"""What somebody wrote and Ansible passes over in silence: tags that no task has, files of groups and hosts unknown.
+
+And what it takes otherwise than meant: null by -e.
+"""
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.structure import Groups, listed
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
@@ -41,6 +46,12 @@ def tags(playbooks: Collection[str], chosen: Iterable[str], skipped: Iterable[st
         if near or tag not in skipped:
             advice = f"Did you mean {near[0]}?" if near else f"The tags are: {', '.join(TAGS)}."
             yield refuse("I047", tag=tag, advice=advice)
+
+
+def nulls(extra_variables: Mapping[str, object]) -> Iterator[Refusal]:
+    """Yield each option that is null by -e: of the inventory's the role plan makes the default, not of these."""
+    for name, default in options.of_nulls(extra_variables).items():
+        yield refuse("I049", name=name, default=json.dumps(default))
 
 
 def _is_own(playbook: str) -> bool:

@@ -106,7 +106,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
         yield "remedy", [host["refusal"]["remedy"]]
     elif host["detail"]:
-        yield "refused by", host["detail"].splitlines()
+        yield "failed", host["detail"].splitlines()
     if host["present"]:
         yield "there", _present(host["present"])
     yield "type", [_type(host)] if host["host_types"] else []

@@ -23,7 +23,8 @@ def test_hosts_that_no_host_type_claims_are_refused():
     groups = {"gpu-nodes": ["node1", "node2", "node3"], "workstations": ["node1"], "rack_7": ["node2", "node3"]}
     (message,) = check_hosts({"node1": {}, "node2": {}, "node3": {}}, groups)
     assert message == (
-        f"GPULAB-I021 node2, node3 have no host type. Remedy: Add each to one of the groups {TYPES}, below gpu-nodes."
+        "GPULAB-I021 no host type is given to node2, node3. "
+        f"Remedy: Add each to one of the groups {TYPES}, below gpu-nodes."
     )
 
 

@@ -60,6 +60,15 @@ def test_a_playbook_of_the_sites_own_may_have_tags_of_its_own(tmp_path):
         assert list(unread.tags(playbooks, ["driver"])) == []
 
 
+def test_null_by_e_is_refused_where_an_option_has_a_default():
+    refusals = list(
+        unread.nulls({"network_state": None, "cuda_state": "present", "verify_reports_kept": 3, "mine": None})
+    )
+    assert [refusal.code for refusal in refusals] == ["I049"]
+    assert "network_state is null by -e" in str(refusals[0])
+    assert 'give it its default ("absent")' in str(refusals[0])
+
+
 @pytest.fixture
 def inventory(tmp_path):
     """Return a function that makes files of variables, and the directory that they are below."""

@@ -1895,6 +1895,12 @@ REFUSALS = {
     "setting of two lines": (facts(), {"nccl_overrides": {"NCCL_DEBUG": "INFO\nA=1"}}, "P051", "NCCL_DEBUG"),
     "override with a list": (facts(), {"tuning_overrides": {"vm.swappiness": [1]}}, "P051", "vm.swappiness"),
     "unsupported system": (FEDORA, {}, "P001", "Fedora 44"),
+    "rolling release": (
+        machines.changed(facts(), {"system": {"name": "Debian sid", "version": None}}),
+        {},
+        "P001",
+        "sid",
+    ),
     "no GPU": (facts(gpus=[]), {}, "P002", "gpulab_without_gpu"),
     "a GPU of another vendor is none": (facts(gpus=["1002:74a1"]), {}, "P002", ""),
     "only GPUs of another maker": (

@@ -42,7 +42,7 @@ CODES = {
     "I014": ("{variable} names {value}, which is not a host of this run", "{advice}"),
     # I020 to I025: hosts and groups; I022, one host in several host types, is no refusal any more
     "I020": ("the run has no hosts: {detail}", "{advice}"),
-    "I021": ("{hosts} have no host type", "Add each to one of the groups {types}, below gpu-nodes."),
+    "I021": ("no host type is given to {hosts}", "Add each to one of the groups {types}, below gpu-nodes."),
     "I023": ("the group {group} of {hosts} is not a host type", "Did you mean {near}?"),
     "I024": ("{hosts} have the same address {address}", "Give each its own ansible_host, or remove the duplicates."),
     "I025": (
@@ -57,7 +57,7 @@ CODES = {
         "--start-at-task {task} skips the tasks that read and plan the node, which all later tasks need",
         "Use --tags with a role's name, such as --tags cuda. A full run also skips what is already done.",
     ),
-    # I046 to I048: names of groups, beside I020 to I025, and of tags
+    # I046 to I049: names of groups, beside I020 to I025, of tags, and options that Ansible does not take so
     "I046": (
         "gpulab has no group {group}",
         "Did you mean {near}? A group for something else needs a name that is less like it.",
@@ -66,6 +66,10 @@ CODES = {
     "I048": (
         "nothing reads {path}: the inventory has no group {group}",
         "Did you mean {near}? Rename the file, or keep it beside the inventory that has the group.",
+    ),
+    "I049": (
+        "{name} is null by -e, and then no task gets its default",
+        "Leave it out, give it its default ({default}), or write null in the inventory.",
     ),
 }
 refuse = partial(build, CODES)
