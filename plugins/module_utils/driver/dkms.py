@@ -30,6 +30,7 @@ ADVICE = "Choose a driver branch or kernel modules (open, proprietary) that supp
 WORDS = ("dkms", "build")  # the tools whose messages a build may end with
 STILL = 120.0  # seconds for which a compiler at work may print nothing
 _BUILD = re.compile(r"make\.log for (\S+) for kernel (\S+)")
+_KERNEL_TEST = "CONFTEST: "  # one line of the log each
 _COMPILER_ERROR = re.compile(r"^.*?: (?:[Ff]atal )?[Ee]rror: .*$|^.*undefined reference to .*$", re.MULTILINE)
 # Of what else fails, in the order of what says most: DKMS itself, a tool that is missing (pahole is asked for and not
 # needed), modpost and make with a reason; at last the consequences that make counts.
@@ -134,6 +135,7 @@ def has_headers(kernel: str, modules: Path = Path("/lib/modules")) -> bool:
 def compiling(tree: Path = TREE) -> str | None:
     """Say how far the build that is at work has come, in files; None where none is. DKMS itself prints no progress.
 
+    Before its first file, NVIDIA's build tests for minutes what the kernel offers: then it is those tests that count.
     A few of the files may not be compiled for this kernel, so the end can come before the last one. The build makes and
     removes directories all the time: one that goes while they are read leaves the answer to the next time.
     """
@@ -145,7 +147,8 @@ def compiling(tree: Path = TREE) -> str | None:
                 names = [path.name.rpartition(".") for path in log.parent.rglob("*.*")]
                 sources = {stem for stem, _dot, suffix in names if suffix in ("c", "cpp")}
                 objects = {stem for stem, _dot, suffix in names if suffix == "o"}
-                done = f"{len(sources & objects)} of {len(sources)} files"
+                tests = 0 if sources & objects else log.read_text(errors="replace").count(_KERNEL_TEST)
+                done = f"{tests} tests of the kernel" if tests else f"{len(sources & objects)} of {len(sources)} files"
                 return f"compiling {named[1].replace('/', ' ')} for kernel {named[2]}: {done}"
     except FileNotFoundError:
         return None

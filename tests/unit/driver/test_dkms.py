@@ -203,6 +203,15 @@ def test_a_build_at_work_says_how_many_of_its_files_are_compiled(building):
     assert dkms.compiling(building) == said.format(2)
 
 
+def test_before_its_first_file_a_build_says_how_much_of_the_kernel_it_has_tested(building):
+    said = "compiling nvidia 550.163.01 for kernel 6.1.0-50-cloud-amd64: {}"
+    (building / "nvidia/550.163.01/build/src/_out/nvlink.o").unlink()
+    assert dkms.compiling(building) == said.format("0 of 3 files")
+    with (building / "nvidia/550.163.01/build/make.log").open("a") as log:
+        log.write("  CONFTEST: hash__remap_4k_pfn\n  CONFTEST: set_pages_uc\n")
+    assert dkms.compiling(building) == said.format("2 tests of the kernel")
+
+
 def test_a_build_may_remove_its_directories_while_they_are_read(building):
     build, ended = building / "nvidia/550.163.01/build", threading.Event()
 
