@@ -169,6 +169,9 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """Show a change, a message, or with -v any result."""
         seconds = self._board.end_task(result.host.get_name(), time.monotonic())
+        plan = result.result.get("ansible_facts", {}).get("gpulab_plan")
+        if plan:
+            self._board.plan(result.host.get_name(), plan["due"])
         if not (result.task.loop and "results" in result.result):  # its items have been shown
             self._show_success(result, seconds)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress
 
@@ -41,6 +43,7 @@ class HostRun:
     task_started: float | None = None
     line: str = ""
     last_shown: float = 0.0
+    due: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -63,11 +66,16 @@ class RunBoard:
         self._hosts: dict[str, HostRun] = {}
         self._lock = threading.Lock()
 
+    def plan(self, host: str, due: Iterable[str]) -> None:
+        """Note the roles that have something to do on a host, in their order."""
+        with self._lock:
+            self._hosts[host].due = list(due)
+
     def start_task(self, host: str, task: str, now: float) -> None:
         """Note that a host begins a task."""
         with self._lock:
             run = self._hosts.setdefault(host, HostRun(now, now))
-            run.task, run.task_started, run.line, run.last_shown = task, now, "", now
+            run.task, run.task_started, run.line, run.last_shown = _placed(task, run.due), now, "", now
 
     def end_task(self, host: str, now: float) -> float:
         """Note that a host is done with its task; return the seconds that it took."""
@@ -123,6 +131,12 @@ class RunBoard:
         with self._lock:
             run = self._hosts.get(host)
             return list(run.failures) if run else []
+
+
+def _placed(task: str, due: list[str]) -> str:
+    """Return a task's name with the place of its role among those that are due: how much is left."""
+    role = task.partition(" : ")[0]
+    return task.replace(role, f"{role} ({due.index(role) + 1} of {len(due)})", 1) if role in due else task
 
 
 def duration(seconds: float) -> str:

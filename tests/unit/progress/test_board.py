@@ -39,6 +39,21 @@ def test_a_host_that_failed_does_not_wait(board):
     assert [failure.message for failure in board.failures("a")] == ["no"]
 
 
+@pytest.mark.parametrize(
+    ("task", "shown"),
+    [
+        ("cuda : Install the toolkits", "cuda (2 of 3) : Install the toolkits"),
+        ("cuda_x : Install", "cuda_x : Install"),
+        ("Write cuda", "Write cuda"),
+        ("tuning : Tune", "tuning : Tune"),
+    ],
+)
+def test_a_task_says_the_place_of_its_role_among_those_that_are_due(board, task, shown):
+    board.plan("a", ["nvidia_driver", "cuda", "reboot"])
+    board.start_task("a", task, 102.0)
+    assert [row.task for row in board.rows(110.0) if row.host == "a"] == [shown]
+
+
 def test_the_last_line_belongs_to_the_task_at_work(board):
     board.note(Progress("a", "driver", 3.0, "Setting up gcc"))
     board.note(Progress("unknown", "driver", 3.0, "ignored"))
