@@ -71,6 +71,7 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people, for_people_all
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import need_ansible
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import (
     Failure,
     RunBoard,
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.25
 INDENT = " " * 6
+PREVIEW = "gpulab.node.preview"
 MIN_TEXT_WIDTH = 40
 VERDICT_COLORS = {
     "ok": C.COLOR_OK,
@@ -146,6 +148,7 @@ class CallbackModule(CallbackBase):
         self._receiver: Receiver | None = None
         self._region: LiveRegion | None = None
         self._watcher: threading.Thread | None = None
+        self._previewed = False  # a preview names each refusal with its cause and remedy
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:  # noqa: ARG002 - Ansible's signature
         """Open the channel, and the live lines on a terminal."""
@@ -170,6 +173,7 @@ class CallbackModule(CallbackBase):
         """Show a change, a message, or with -v any result."""
         seconds = self._board.end_task(result.host.get_name(), time.monotonic())
         plan = result.result.get("ansible_facts", {}).get("gpulab_plan")
+        self._previewed = self._previewed or result.task.resolved_action == PREVIEW
         if plan:
             self._board.plan(result.host.get_name(), plan["due"])
         if not (result.task.loop and "results" in result.result):  # its items have been shown
@@ -257,6 +261,9 @@ class CallbackModule(CallbackBase):
         if result in {"failed", "unreachable"}:
             # A failure that is not rescued is the last of its host, but for those of always sections.
             for failure in self._board.failures(host)[summary["rescued"] :]:
+                if self._previewed and failure.refusal:
+                    self._show(f"    {failure.task}: GPULAB-{failure.refusal.code}, see the preview", C.COLOR_ERROR)
+                    continue
                 self._show(f"    {failure.task}")
                 self._show_cause(failure)
 
@@ -287,7 +294,7 @@ class CallbackModule(CallbackBase):
     def _show_failure(self, result: CallbackTaskResult, word: str, *, ignored: bool, in_recap: bool = False) -> Failure:
         """Show a failure: cause and remedy where they are known, else all that is known.
 
-        For a failure that is in_recap, only the codes are shown: cause and remedy follow in the recap, below the host.
+        For a failure that is in_recap, only the codes are shown: cause and remedy follow in the recap, or in a preview.
         """
         of_loop = result.task.loop and "results" in result.result
         name = result.host.get_name()
@@ -298,7 +305,11 @@ class CallbackModule(CallbackBase):
         if ignored and self._display.verbosity == 0:
             self._show_line(result, f"{word}, ignored", C.COLOR_WARN)
             return failure
-        codes = "  ".join(dict.fromkeys(re.findall(r"^GPULAB-\w+", failure.text, re.MULTILINE))) if in_recap else ""
+        codes = (
+            "  ".join(dict.fromkeys(re.findall(r"^GPULAB-\w+", failure.text, re.MULTILINE)))
+            if in_recap or GATHERED.is_open
+            else ""
+        )
         self._show_line(result, f"{word}  {codes}" if codes else word, VERDICT_COLORS[word])
         if of_loop or codes:
             return failure
