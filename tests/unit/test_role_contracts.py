@@ -84,6 +84,19 @@ def test_every_variable_that_a_role_uses_is_one(role):
     assert set(used) == {one or other for one, other in defined}
 
 
+def test_every_variable_of_a_role_that_a_scenario_reads_is_there():
+    """Only the scenario itself would tell, after a quarter of an hour."""
+    private = rf"(?<!\w)(__(?:{'|'.join(role.name for role in ROLES)})_\w+)"
+    there = {
+        path: path.read_text(encoding="utf-8") for path in [*ROOT.glob("roles/**/*.yml"), *ROOT.glob("playbooks/*.yml")]
+    }
+    known = set(re.findall(private, "\n".join(there.values())))
+    for path in sorted(ROOT.glob("molecule/**/*.yml")):
+        text = path.read_text(encoding="utf-8")
+        own = set(re.findall(rf"{private}:|register: {private}", text))
+        assert set(re.findall(private, text)) - known <= {one or other for one, other in own}, path
+
+
 def test_a_boolean_that_is_decided_on_may_be_a_word():
     """-e name=false gives text, which is true; what goes to a module whole is turned into a boolean there."""
     known = options_of_all()
