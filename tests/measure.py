@@ -12,12 +12,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+
+import layout
 
 ROOT = Path(__file__).parents[1]
 COLLECTION = "collections/ansible_collections/gpulab/node"
 PLAN_MODEL = re.compile(r"plugin_utils\.plan(\.model import|  *import.*\bmodel\b)")
 LONG, HARD = 400, 21
+# Plugins have these names for Ansible.
+OF_ANSIBLE = {"ActionModule", "CallbackModule", "FilterModule", "LookupModule"}
 FORKS = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.Assert, ast.Lambda)
 # Where a wrong key is put: the file, the text that it replaces there, and the key.
 SEEDS = (
@@ -54,6 +59,11 @@ def main() -> None:
     say(sum(complexity(one) >= HARD for one in functions), "functions are of radon's grade D, E or F")
     say(sum(text.count("\n") > LONG for text in plugins.values()), f"files of plugins have more than {LONG} lines")
     say(sum(text.count("\n") > LONG for text in tests.values()), f"files of tests have more than {LONG} lines")
+    say(len(list((ROOT / "plugins/plugin_utils").glob("*.py"))), "files of the controller's code are in no room")
+    say(sum(map(up, layout.LEVELS)), "arrows between rooms lead up")
+    say(len(list((ROOT / "plugins/filter").glob("*.py"))), "filters")
+    names = Counter(name for text in plugins.values() for name in re.findall(r"^class ([A-Z]\w+)", text, re.MULTILINE))
+    say(sum(names[name] > 1 for name in names.keys() - OF_ANSIBLE), "public class names stand more than once")
     say(len(lines), "lines of plugins")
     say(sum(text.count("\n") for text in tests.values()), "lines of tests")
     say(f"{found()} of {len(SEEDS)}", "wrong keys are found by mypy")
@@ -67,6 +77,12 @@ def say(measure: object, what: str) -> None:
 def read(top: str) -> dict[Path, str]:
     """Return the Python files below a directory, with their texts."""
     return {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / top).rglob("*.py"))}
+
+
+def up(half: str) -> int:
+    """Return how many arrows of a half do not lead to a lower level."""
+    level = layout.rooms(half)
+    return sum(level[other] >= level[room] for room, others in layout.arrows(half).items() for other in others)
 
 
 def has_any(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
