@@ -9,13 +9,16 @@ import json
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Gathered, Preview
 
 
 class ActionModule(ActionBase):
@@ -38,7 +41,7 @@ class ActionModule(ActionBase):
         return {"changed": False, "preview": preview, "lines": text.lines(preview)}
 
 
-def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _hosts(task_vars: dict[str, Any]) -> dict[str, Gathered]:
     """Return what the document is built from, for each host of the play, failed and unreachable ones included.
 
     Raises Refusal P097 where no callback has kept what the tasks would change.
@@ -60,11 +63,11 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, dict[str, Any]]:
             "force": known.get("reboot_force"),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
-    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(hosts, default=str))
+    plain: dict[str, Gathered] = json.loads(json.dumps(hosts, default=str))
     return plain
 
 
-def _write(path: Path, preview: dict[str, Any]) -> None:
+def _write(path: Path, preview: Preview) -> None:
     """Write the preview as JSON. Raises Refusal P037."""
     try:
         path.write_text(json.dumps(preview, indent=1, sort_keys=True) + "\n", encoding="utf-8")

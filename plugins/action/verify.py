@@ -21,6 +21,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import la
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 ARGUMENTS = {
@@ -85,7 +86,7 @@ def refused(refusal: Refusal) -> dict[str, Any]:
 
 
 def outcome(
-    host: str, results: list[dict[str, Any]], fail_on: str, known: Mapping[str, str] | None = None
+    host: str, results: list[ResultRecord], fail_on: str, known: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the task's result: what a person must look at, not all that is well, for Ansible prints it.
 
@@ -108,12 +109,12 @@ def outcome(
     }
 
 
-def _is_known(result: dict[str, Any], known: Mapping[str, str]) -> bool:
+def _is_known(result: ResultRecord, known: Mapping[str, str]) -> bool:
     severities = [severity for pattern, severity in known.items() if fnmatchcase(result["id"], pattern)]
     return any(SEVERITIES.index(result["severity"]) <= SEVERITIES.index(severity) for severity in severities)
 
 
-def told(refusal: Refusal, grave: list[dict[str, Any]]) -> str:
+def told(refusal: Refusal, grave: list[ResultRecord]) -> str:
     """Return the refusal and below it a line for each finding, with its cause and remedy."""
     lines = [str(refusal)]
     for result in grave:

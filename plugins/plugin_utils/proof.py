@@ -15,7 +15,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import NotForThisMachine
 
 
 def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
@@ -56,10 +58,10 @@ def applied(facts: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
 
 def judge(
     facts: dict[str, Any], plan: Plan | None, declared: dict[str, Any], subjects: Collection[str] = ()
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[ResultRecord], list[NotForThisMachine]]:
     """Return the results of all checks, or of those about the subjects, and what is not for this machine.
 
-    The latter has {"id", "reason", "gpu"}. declared is what Node takes, and "profile": values that replace those of
+    declared is what Node takes, and "profile": values that replace those of
     every board's profile.
     """
     node = Node(Facts(facts), Facts(applied(facts, plan)), catalog(declared.get("profile")), declared)
@@ -67,7 +69,7 @@ def judge(
     not_for = [result for result in found if result["severity"] == INAPPLICABLE]
     return (
         [result for result in found if result["severity"] != INAPPLICABLE],
-        [{part: result[part] for part in ("id", "reason", "gpu")} for result in not_for],
+        [{"id": result["id"], "reason": result["reason"], "gpu": result["gpu"]} for result in not_for],
     )
 
 

@@ -10,7 +10,7 @@ fact ends the check with a result that says which fact is absent, so no check gu
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,9 +165,9 @@ class Facts:
         except Unread:
             return default
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> GpuId:
         """Return what names a GPU in a result."""
-        return {key: self.get(key) for key in ("index", "uuid", "bus_id")}
+        return {"index": self.get("index"), "uuid": self.get("uuid"), "bus_id": self.get("bus_id")}
 
 
 def _raise_refused(at: Any, path: str) -> None:
@@ -177,12 +177,35 @@ def _raise_refused(at: Any, path: str) -> None:
         raise Unread(path, at["error"])
 
 
+class GpuId(TypedDict):
+    """What names a GPU in a result."""
+
+    index: int | None
+    uuid: str | None
+    bus_id: str | None
+
+
+class ResultRecord(TypedDict):
+    """A Result as plain data."""
+
+    severity: str
+    summary: str
+    observed: Any
+    expected: Any
+    unit: str | None
+    reason: str | None
+    remediation: str
+    gpu: GpuId | None
+    id: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Result:
     """One answer of one check, about the node or one of its GPUs.
 
-    severity is one of SEVERITIES, or INAPPLICABLE; remediation one of REMEDIES. gpu is {"uuid", "bus_id", "index"} or
-    None. reason says why: the named cause of a finding, or what kept a check from being made.
+    severity is one of SEVERITIES, or INAPPLICABLE; remediation one of REMEDIES.
+    reason says why: the named cause of a finding, or what kept a check from being made.
     """
 
     severity: str
@@ -192,13 +215,15 @@ class Result:
     unit: str | None = None
     reason: str | None = None
     remediation: str = "none"
-    gpu: dict[str, Any] | None = None
+    gpu: GpuId | None = None
     id: str = ""
     source: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ResultRecord:
         """Return the result as plain data."""
-        return asdict(self)
+        record: Any = asdict(self)
+        plain: ResultRecord = record
+        return plain
 
 
 def ok(summary: str, observed: Any = None, **more: Any) -> Result:
@@ -363,7 +388,7 @@ def worst(severities: Iterable[str]) -> str:
     return max(severities, key=SEVERITIES.index, default="ok")
 
 
-def count(results: Iterable[dict[str, Any]]) -> dict[str, int]:
+def count(results: Iterable[ResultRecord]) -> dict[str, int]:
     """Return how many results there are of each severity."""
     counts = dict.fromkeys(SEVERITIES, 0)
     for result in results:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
@@ -15,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import S
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 # Of a file that has grown to this, its later half stays: years of nightly proofs of eight GPUs.
@@ -73,7 +74,7 @@ def _path(directory: Path, host: str) -> Path:
 
 def _line(text: bytes) -> Line | None:
     try:
-        line = json.loads(text)
+        line: Line = json.loads(text)
     except ValueError:
         return None
-    return line if isinstance(line, dict) and line.get("schema") == SCHEMA else None
+    return line if isinstance(line, Mapping) and line.get("schema") == SCHEMA else None

@@ -5,33 +5,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
+        Changes,
+        Found,
+        FoundOn,
+        Gpu,
+        Host,
+        Rates,
+        Report,
+    )
 
 SCHEMA = 1
 NOT_JUDGED = "not-judged"
 GRAVE = ("warn", "fail")
 # A check that says one of these looked at nothing: what was found before may still be so.
 DID_NOT_LOOK = ("skipped", "unknown")
-KEPT = ("state", "verdict", "simulated", "level", "kernel", "driver", "seconds", "rates", "gpus")
-Line = dict[str, Any]
 
 
-def line(document: Mapping[str, Any], host: Mapping[str, Any]) -> Line:
-    """Return what is kept of a host of a report: docs/history.schema.json."""
+class Line(TypedDict):
+    """What is kept of a host of a report: docs/history.schema.json. An earlier report may lack some of it."""
+
+    schema: int
+    created: str
+    gpulab: str | None
+    state: str | None
+    verdict: str | None
+    simulated: str | None
+    level: str | None
+    kernel: str | None
+    driver: str | None
+    seconds: float | None
+    rates: Rates | None
+    gpus: list[Gpu]
+    checks: dict[str, str]
+    findings: list[Found]
+
+
+def line(document: Report, host: Host) -> Line:
+    """Return what is kept of a host of a report."""
     return {
         "schema": SCHEMA,
         "created": document["created"],
         "gpulab": document.get("gpulab"),
-        **{part: host.get(part) for part in KEPT},
+        "state": host.get("state"),
+        "verdict": host.get("verdict"),
+        "simulated": host.get("simulated"),
+        "level": host.get("level"),
+        "kernel": host.get("kernel"),
+        "driver": host.get("driver"),
+        "seconds": host.get("seconds"),
+        "rates": host.get("rates"),
+        "gpus": host["gpus"],
         "checks": _checks(host),
         "findings": _findings(host),
     }
 
 
-def _checks(host: Mapping[str, Any]) -> dict[str, str]:
+def _checks(host: Host) -> dict[str, str]:
     """Return the checks that looked at something, with ok or the worst finding of warn and above."""
     looked: dict[str, str] = {NOT_JUDGED: "ok" if host["state"] == "verified" else "fail"}
     for result in host["results"]:
@@ -41,9 +76,12 @@ def _checks(host: Mapping[str, Any]) -> dict[str, str]:
     return looked
 
 
-def _findings(host: Mapping[str, Any]) -> list[dict[str, Any]]:
-    parts = ("id", "severity", "summary", "gpu")
-    found = [{part: result[part] for part in parts} for result in host["results"] if result["severity"] in GRAVE]
+def _findings(host: Host) -> list[Found]:
+    found: list[Found] = [
+        {"id": one["id"], "severity": one["severity"], "summary": one["summary"], "gpu": one["gpu"]}
+        for one in host["results"]
+        if one["severity"] in GRAVE
+    ]
     if host["state"] != "verified":
         found.append(
             {"id": NOT_JUDGED, "severity": "fail", "summary": f"{host['state']}: {host['detail']}", "gpu": None}
@@ -51,8 +89,8 @@ def _findings(host: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> dict[str, Any] | None:
-    """Return {earlier, new, gone, hosts_added, hosts_removed}; None where no host was proven before.
+def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> Changes | None:
+    """Return what is new and gone; None where no host was proven before.
 
     Each check of a host is compared with the last earlier line in which it looked at something, which may be that of
     another run, or of a deeper level. earlier has the lines of each host, the latest last.
@@ -60,11 +98,12 @@ def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> dic
     known = {host: lines for host, lines in earlier.items() if lines}
     if not known:
         return None
-    new, gone = [], []
+    new: list[FoundOn] = []
+    gone: list[FoundOn] = []
     for host in sorted(now.keys() & known.keys()):
         appeared, disappeared = _compared(now[host], known[host])
-        new += [{"host": host, **found} for found in appeared]
-        gone += [{"host": host, **found} for found in disappeared]
+        new += [_on(host, found) for found in appeared]
+        gone += [_on(host, found) for found in disappeared]
     return {
         "earlier": max(lines[-1]["created"] for lines in known.values()),
         "new": new,
@@ -74,9 +113,14 @@ def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> dic
     }
 
 
-def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _on(host: str, found: Found) -> FoundOn:
+    return {"host": host, **found}
+
+
+def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[Found], list[Found]]:
     """Return the findings of a host that are new, and those that are gone."""
-    now, before = _by_signature(last["findings"], last["checks"]), {}
+    now = _by_signature(last["findings"], last["checks"])
+    before: dict[tuple[str, ...], Found] = {}
     for check in last["checks"]:
         looked = next((one for one in reversed(lines) if check in one["checks"]), None)
         if looked:
@@ -87,10 +131,10 @@ def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[dict[str, Any]], 
     )
 
 
-def _by_signature(findings: Sequence[dict[str, Any]], checks: Any) -> dict[tuple[str, ...], dict[str, Any]]:
+def _by_signature(findings: Sequence[Found], checks: Collection[str]) -> dict[tuple[str, ...], Found]:
     """Return findings of these checks by what makes them the same in two proofs: check, severity and GPU."""
     return {
-        (found["id"], found["severity"], str((found["gpu"] or {}).get("uuid"))): found
+        (found["id"], found["severity"], str(found["gpu"]["uuid"] if found["gpu"] else None)): found
         for found in findings
         if found["id"] in checks
     }

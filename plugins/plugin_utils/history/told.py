@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import since
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.trends import trends
@@ -15,35 +15,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import FoundOn, Gpu, GpuId, Trend
 
 # A nightly proof that was left out for a week is no accident.
 STALE_DAYS = 7
 
 
-def of(host: str, lines: Sequence[Line], now: datetime, days: int) -> dict[str, Any]:
-    """Return {host, proofs, last, stale_days, new, gone, trends} of a host, by its lines of so many days until now.
+class Known(TypedDict):
+    """What is known of a host.
 
     last is the latest line, also an older one, and None for a host that was never proven. new and gone tell it from
     those before. stale_days is None where the last proof is not STALE_DAYS old.
     """
+
+    host: str
+    proofs: int
+    last: Line | None
+    stale_days: int | None
+    new: list[FoundOn]
+    gone: list[FoundOn]
+    trends: list[Trend]
+
+
+def of(host: str, lines: Sequence[Line], now: datetime, days: int) -> Known:
+    """Return what is known of a host by its lines of so many days until now."""
     recent = [line for line in lines if _time(line) >= now - timedelta(days=days)] or [*lines[-1:]]
     if not recent:
         return {"host": host, "proofs": 0, "last": None, "stale_days": None, "new": [], "gone": [], "trends": []}
     *earlier, last = recent
     age = (now - _time(last)).days
-    changes = since({host: last}, {host: earlier}) or {"new": [], "gone": []}
+    changes = since({host: last}, {host: earlier})
     return {
         "host": host,
         "proofs": len(recent),
         "last": last,
         "stale_days": age if age >= STALE_DAYS else None,
-        "new": changes["new"],
-        "gone": changes["gone"],
+        "new": changes["new"] if changes else [],
+        "gone": changes["gone"] if changes else [],
         "trends": trends(recent),
     }
 
 
-def told(known: dict[str, Any], lines: Sequence[Line]) -> Iterator[str]:
+def told(known: Known, lines: Sequence[Line]) -> Iterator[str]:
     """Yield what of() found, and the range of what each GPU showed, for a terminal."""
     last, host = known["last"], known["host"]
     if last is None:
@@ -53,15 +66,15 @@ def told(known: dict[str, Any], lines: Sequence[Line]) -> Iterator[str]:
     simulated = "  SIMULATED" if last["simulated"] else ""
     level = last["level"] or last["state"]
     yield f"{host}  {last['verdict']}  {level}  {last['created']}  {known['proofs']} proofs{stale}{simulated}"
-    for word in ("new", "gone"):
-        yield from (f"  {word:<5} {found['id']}{_gpu(found)}: {found['summary']}" for found in known[word])
-    yield from (f"  worse{_gpu(found)} {found['summary']} -> {found['remediation']}" for found in known["trends"])
+    for word, changed in (("new", known["new"]), ("gone", known["gone"])):
+        yield from (f"  {word:<5} {found['id']}{_gpu(found['gpu'])}: {found['summary']}" for found in changed)
+    yield from (f"  worse{_gpu(one['gpu'])} {one['summary']} -> {one['remediation']}" for one in known["trends"])
     for gpu in last["gpus"]:
         records = [one for line in lines for one in line["gpus"] if one["uuid"] == gpu["uuid"]]
         yield f"  GPU {gpu['index']} {gpu['model']}: {', '.join(_ranges(gpu, records))}"
 
 
-def _ranges(gpu: dict[str, Any], records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _ranges(gpu: Gpu, records: Sequence[Gpu]) -> Iterator[str]:
     yield _range("{} °C", [one["temperature_celsius"] for one in records])
     yield _range("{} memory errors", [one["ecc_uncorrected"] for one in records])
     xids = sorted({xid for one in records for xid in one["xids"] or {}}, key=int)
@@ -78,8 +91,8 @@ def _range(text: str, values: Sequence[float | None]) -> str:
     return text.format(f"{low:g}" if low == high else f"{low:g} to {high:g}")
 
 
-def _gpu(found: dict[str, Any]) -> str:
-    return f" [GPU {found['gpu']['index']}]" if found["gpu"] else ""
+def _gpu(gpu: GpuId | None) -> str:
+    return f" [GPU {gpu['index']}]" if gpu else ""
 
 
 def _time(line: Line) -> datetime:

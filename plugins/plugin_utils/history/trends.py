@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Gpu, GpuId, Rates, Trend, Worse
 
+    Counter = Literal["ecc_corrected", "ecc_uncorrected", "remapped_rows", "replays"]
     Lines = Sequence[Line]
-    Found = Iterator[dict[str, Any]]
+    Found = Iterator[Worse]
 
 # With fewer earlier values there is nothing usual to stand out from.
 ENOUGH = 3
@@ -29,20 +31,23 @@ WARMER_CELSIUS = 20
 # A check that turned from good to bad or back so often is not cured by what was done.
 TURNS = 4
 # Counters for which any rise is a defect, and those of which only a rise in each of the last proofs is one.
-NEVER_RISES = {"ecc_uncorrected": "uncorrected memory errors", "remapped_rows": "replaced rows of memory"}
-MAY_RISE = {"ecc_corrected": "corrected memory errors", "replays": "PCIe replays"}
+NEVER_RISES: dict[Counter, str] = {
+    "ecc_uncorrected": "uncorrected memory errors",
+    "remapped_rows": "replaced rows of memory",
+}
+MAY_RISE: dict[Counter, str] = {"ecc_corrected": "corrected memory errors", "replays": "PCIe replays"}
 STEPS = 3
 
 
-def trends(lines: Lines) -> list[dict[str, Any]]:
-    """Return what gets worse on a host: {rule, gpu, summary, remediation} each. remediation is one of REMEDIES."""
+def trends(lines: Lines) -> list[Trend]:
+    """Return what gets worse on a host."""
     judged = [line for line in lines if line["state"] == "verified"]
     return [{"rule": rule.__name__, **found} for rule in RULES for found in rule(judged)] if judged else []
 
 
 def slower(lines: Lines) -> Found:
     """Find rates below the usual one of the same GPU, or of the node."""
-    for gpu, name, values in (*_values(lines, "rates"), *_of_node(lines)):
+    for gpu, name, values in (*_of_gpus(lines), *_of_node(lines)):
         *earlier, last = values
         if len(earlier) >= ENOUGH and last is not None:
             usual = median(earlier)
@@ -57,13 +62,18 @@ def more_errors(lines: Lines) -> Found:
     """Find counters of memory errors that rose since the first of these proofs, and others that rise each time."""
     for gpu, records in _gpus(lines):
         for name, what in NEVER_RISES.items():
-            known = [record[name] for record in records if record[name] is not None]
+            known = _known(records, name)
             if known and known[-1] > known[0]:
                 yield _found(gpu, f"{known[-1] - known[0]} more {what} in {len(known)} proofs", "reset_gpu")
         for name, what in MAY_RISE.items():
-            known = [record[name] for record in records if record[name] is not None][-STEPS - 1 :]
+            known = _known(records, name)[-STEPS - 1 :]
             if len(known) > STEPS and all(one < other for one, other in zip(known, known[1:])):
                 yield _found(gpu, f"{what} rise in each proof: {', '.join(map(str, known))}", "check_seating")
+
+
+def _known(records: Sequence[Gpu], name: Counter) -> list[int]:
+    """Return the values of a counter, where a proof had one."""
+    return [value for value in (record[name] for record in records) if value is not None]
 
 
 def xid_again(lines: Lines) -> Found:
@@ -122,25 +132,29 @@ def comes_and_goes(lines: Lines) -> Found:
 RULES: tuple[Callable[[Lines], Found], ...] = (slower, more_errors, xid_again, warmer, narrower, gone, comes_and_goes)
 
 
-def _found(gpu: dict[str, Any] | None, summary: str, remediation: str) -> dict[str, Any]:
-    named = {key: gpu.get(key) for key in ("index", "uuid", "bus_id")} if gpu else None
+def _found(gpu: Gpu | None, summary: str, remediation: str) -> Worse:
+    named: GpuId | None = {"index": gpu["index"], "uuid": gpu["uuid"], "bus_id": gpu["bus_id"]} if gpu else None
     return {"gpu": named, "summary": summary, "remediation": remediation}
 
 
-def _gpus(lines: Lines) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _gpus(lines: Lines) -> Iterator[tuple[Gpu, list[Gpu]]]:
     """Yield each GPU of the latest line, and its records in all lines; a GPU is the same by its UUID."""
     for gpu in lines[-1]["gpus"]:
         if gpu["uuid"]:
             yield gpu, [one for line in lines for one in line["gpus"] if one["uuid"] == gpu["uuid"]]
 
 
-def _values(lines: Lines, part: str) -> Iterator[tuple[dict[str, Any] | None, str, list[Any]]]:
+def _of_gpus(lines: Lines) -> Iterator[tuple[Gpu | None, str, list[float]]]:
     """Yield each rate of the latest line's GPUs with its values, the latest last."""
     for gpu, records in _gpus(lines):
-        for name in gpu[part] or {}:
-            yield gpu, name, [record[part][name] for record in records if name in (record[part] or {})]
+        yield from ((gpu, name, values) for name, values in _values([record["rates"] or {} for record in records]))
 
 
-def _of_node(lines: Lines) -> Iterator[tuple[dict[str, Any] | None, str, list[Any]]]:
-    for name in lines[-1]["rates"] or {}:
-        yield None, name, [line["rates"][name] for line in lines if name in (line["rates"] or {})]
+def _of_node(lines: Lines) -> Iterator[tuple[Gpu | None, str, list[float]]]:
+    yield from ((None, name, values) for name, values in _values([line["rates"] or {} for line in lines]))
+
+
+def _values(rates: Sequence[Rates]) -> Iterator[tuple[str, list[float]]]:
+    """Yield each rate of the last with the values of it, the last one last."""
+    for name in rates[-1]:
+        yield name, [one[name] for one in rates if name in one]

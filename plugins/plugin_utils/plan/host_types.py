@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -21,8 +21,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypeOption, Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypes as PlannedHostTypes
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 EXPRESSION = "{{{{ lookup('gpulab.node.option_default', '{name}') }}}}"  # the default of such an option in its role
 
@@ -166,8 +166,15 @@ def _taken(plan: Plan) -> dict[str, Any]:
     return {one["option"]: one["value"] for one in plan["host_types"]["options"]}
 
 
-def shown(plan: Plan | None, groups: Collection[str]) -> dict[str, Any]:
-    """Return {host_types, defaults}, what a preview or report says of a host: the names of its types, and options.
+class Shown(TypedDict):
+    """What a preview or report says of a host's types: their names, and the options that they set."""
+
+    host_types: list[str]
+    defaults: list[HostTypeOption]
+
+
+def shown(plan: Plan | None, groups: Collection[str]) -> Shown:
+    """Return what is said of a host's types.
 
     A host without a plan has its types all the same; groups are those of the host.
     """

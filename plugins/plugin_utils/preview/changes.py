@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import P
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Change = dict[str, Any]
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Change, Download
 
 
 class Result(TypedDict):
@@ -75,7 +75,7 @@ def of_result(one: Result) -> Changes:
 
 
 def of_host(results: Results) -> list[Change]:
-    """Return {role, action, objects} for each kind of change, in the order in which the tasks ran.
+    """Return each kind of change, in the order in which the tasks ran.
 
     The packages of a role stand where its last transaction is.
     """
@@ -140,8 +140,8 @@ class Transaction:
         """Tell whether a package comes new."""
         return package in self.install or package in {wish.partition("=")[0] for wish in self.not_listed}
 
-    def download(self) -> dict[str, Any]:
-        """Return {bytes, not_listed}; bytes is None where some package is in no package list of the node yet."""
+    def download(self) -> Download:
+        """Return what would be downloaded."""
         return {"bytes": None if self.not_listed else sum(self.downloads.values()), "not_listed": self.not_listed}
 
 

@@ -9,7 +9,7 @@ Nothing here knows Ansible or touches a node.
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users as facts_users
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
@@ -17,22 +17,25 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, User
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
+        Disk,
+        Ending,
+        Gathered,
+        Host,
+        Present,
+        Preview,
+        Users,
+        Worker,
+    )
 
 SCHEMA = 1
 EARLIER = "no result: it failed or became unreachable earlier in this run"
 
 
-def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
-    """Return the document of a run.
-
-    hosts maps each host's name to {"groups", "facts", "plan", "results", "failure", "unreachable", "ended", "policy",
-    "force"}: its groups, its gpulab facts and plan (None where it has none), what its tasks would change, the result of
-    the task that failed (None where none did), whether it never answered, whether it left the run before the preview,
-    and its reboot_policy and reboot_force (None where unset).
-    created is the time of the run, ISO 8601 in UTC.
-    """
+def build(hosts: dict[str, Gathered], created: str) -> Preview:
+    """Return the document of a run of hosts, by their names; created is its time, ISO 8601 in UTC."""
     return {
         "schema": SCHEMA,
         "created": created,
@@ -40,12 +43,10 @@ def build(hosts: dict[str, dict[str, Any]], created: str) -> dict[str, Any]:
     }
 
 
-def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
-    plan: Plan | None = host["plan"]
-    facts: Facts | None = host["facts"]
-    results = host["results"]
+def _host(name: str, host: Gathered) -> Host:
+    plan, facts, results = host["plan"], host["facts"], host["results"]
     packages = changes.Transaction(results)
-    entry: dict[str, Any] = {
+    entry: Host = {
         "name": name,
         **_ending(host),
         "simulated": facts["simulated"] or None if facts else None,
@@ -65,8 +66,13 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     }
     if facts and plan:
         after = outlook.afterwards(facts, plan, results)
+        driver = plan["driver"]
         entry["planned"] = {
-            key: plan["driver"][key] for key in ("source", "branch", "version", "kernel_modules", "kernels")
+            "source": driver["source"],
+            "branch": driver["branch"],
+            "version": driver["version"],
+            "kernel_modules": driver["kernel_modules"],
+            "kernels": driver["kernels"],
         }
         entry["services"] = outlook.services(facts, plan, results)
         entry["reboot"] = outlook.reboot(name, after, host["policy"], host["force"])
@@ -77,8 +83,8 @@ def _host(name: str, host: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _ending(host: dict[str, Any]) -> dict[str, Any]:
-    """Return {state, refusal, detail}; unchanged stands for a host that came to the end of the roles."""
+def _ending(host: Gathered) -> Ending:
+    """Return how far a host comes; unchanged stands for a host that came to the end of the roles."""
     failure = host["failure"]
     if failure:
         refusal, detail = failure.get("refusal"), str(failure.get("msg", ""))
@@ -91,7 +97,7 @@ def _ending(host: dict[str, Any]) -> dict[str, Any]:
     return {"state": "unchanged", "refusal": None, "detail": None}
 
 
-def _present(facts: Facts) -> dict[str, Any]:
+def _present(facts: Facts) -> Present:
     driver, nvidia = facts["driver"], facts["modules"]["nvidia"]
     packagers = sorted({package["source"] for package in driver["packages"]})
     return {
@@ -112,19 +118,27 @@ def _gpu_name(device: str) -> str:
     return str(record["name"]) if record else device
 
 
-def _users(facts: Facts) -> dict[str, Any]:
+def _users(facts: Facts) -> Users:
     users = facts["users_of_gpus"]
     return {
         "state": users["state"],
-        "who": [
-            {name: value for name, value in process.items() if name != "service"}
-            for process in facts_users.workers(users)
-        ],
+        "who": [_worker(process) for process in facts_users.workers(users)],
         "sessions": users["sessions"],
     }
 
 
-def _disk(facts: Facts, plan: Plan) -> list[dict[str, Any]]:
+def _worker(process: User) -> Worker:
+    return {
+        "pid": process["pid"],
+        "user": process["user"],
+        "command": process["command"],
+        "since": process["since"],
+        "device": process["device"],
+        "kind": process["kind"],
+    }
+
+
+def _disk(facts: Facts, plan: Plan) -> list[Disk]:
     """Return what the driver and all else of the plan take at most, per mount point."""
     known = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
     needs = sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import reboot as reboot_check
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
@@ -17,9 +16,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Reboot, Refused, Service
 
 DRIVER = "nvidia_driver"
 PERSISTENCED, EXPORTER = "nvidia-persistenced", "prometheus-node-exporter"
@@ -30,13 +31,13 @@ _DROP_IN = re.compile(r"^/etc/systemd/system/nvidia-[a-z]+\.service\.d/")
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
 
 
-def services(facts: Facts, plan: Plan, results: Results) -> list[dict[str, str]]:
+def services(facts: Facts, plan: Plan, results: Results) -> list[Service]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
     daemons = [*_persistence_daemon(facts, plan, results), *_imex(plan, results)]
     return [*daemons, *_docker(plan, results), *_node_exporter(results)]
 
 
-def _imex(plan: Plan, results: Results) -> list[dict[str, str]]:
+def _imex(plan: Plan, results: Results) -> list[Service]:
     named = IMEX_NODES in changes.things(results, DRIVER, "write")
     if not named and f"{plan['imex']['service']}.service" not in changes.things(results, DRIVER, "enable"):
         return []
@@ -44,7 +45,7 @@ def _imex(plan: Plan, results: Results) -> list[dict[str, str]]:
     return [{"name": plan["imex"]["service"], "action": action, "because": "the list of its NVLink domain changes"}]
 
 
-def _docker(plan: Plan, results: Results) -> list[dict[str, str]]:
+def _docker(plan: Plan, results: Results) -> list[Service]:
     engines = (one["arguments"].get("transaction") == ENGINES for one in changes.of_module(results, "packages"))
     docker = plan["container_toolkit"]["docker"]
     if any(engines) and docker and docker["start"]:
@@ -53,7 +54,7 @@ def _docker(plan: Plan, results: Results) -> list[dict[str, str]]:
     return [{"name": "docker", "action": one, "because": "its settings change"} for one in actions if one]
 
 
-def _node_exporter(results: Results) -> list[dict[str, str]]:
+def _node_exporter(results: Results) -> list[Service]:
     if changes.Transaction(results).brings(EXPORTER):
         return [{"name": EXPORTER, "action": "start", "because": "its package is installed"}]
     units = [step["unit"] for one in changes.of_module(results, "units") for step in one["result"]["steps"]]
@@ -62,7 +63,7 @@ def _node_exporter(results: Results) -> list[dict[str, str]]:
     return []
 
 
-def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[dict[str, str]]:
+def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[Service]:
     packages = changes.Transaction(results)
     if not plan["driver"]["persistence"]:
         return []
@@ -78,7 +79,7 @@ def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[dict
     return []
 
 
-def _service(action: str, because: str) -> dict[str, str]:
+def _service(action: str, because: str) -> Service:
     return {"name": PERSISTENCED, "action": action, "because": because}
 
 
@@ -136,15 +137,19 @@ def _coming(plan: Plan, results: Results) -> str | None:
     return plan["driver"]["newest_known"] if packages.brings(name) else None
 
 
-def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> dict[str, Any]:
-    """Return {needed, because, refusal}: refusal is why site.yml would not reboot the node now, if it would not."""
+def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> Reboot:
+    """Return whether site.yml would reboot the node, and why not now."""
     reasons = reboot_check.reboot(after)["reasons"]
     who, refusal = users.in_use(after["users_of_gpus"]), None
     if reasons and policy == "never":
         refusal = refuse("H031", host=name, reasons="; ".join(reasons))
     elif reasons and who and force != name:
         refusal = refuse("H030", host=name, reasons="; ".join(reasons), who=who)
-    return {"needed": bool(reasons), "because": reasons, "refusal": asdict(refusal) if refusal else None}
+    return {"needed": bool(reasons), "because": reasons, "refusal": _plain(refusal) if refusal else None}
+
+
+def _plain(refusal: Refusal) -> Refused:
+    return {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy}
 
 
 def loads_driver(after: Facts) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts.people import at_work
@@ -14,6 +14,15 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.users import nam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
+        Change,
+        Disk,
+        Host,
+        Planned,
+        Present,
+        Preview,
+    )
 
 HEADS = ("HOST", "PREVIEW", "GPUS", "DRIVER NOW", "PLANNED", "DOWNLOAD", "REBOOT", "GPUS IN USE")
 STATES = {
@@ -35,7 +44,7 @@ SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
 
 
-def lines(document: dict[str, Any]) -> list[str]:
+def lines(document: Preview) -> list[str]:
     """Return the lines of the preview."""
     return [
         *table([HEADS, *map(_row, document["hosts"])]),
@@ -58,10 +67,10 @@ def size(count: int) -> str:
     return f"{amount:.0f} {units[0]}" if units[0] != "GB" else f"{amount:.1f} GB"
 
 
-def _row(host: dict[str, Any]) -> tuple[str, ...]:
+def _row(host: Host) -> tuple[str, ...]:
     present, planned, users = host["present"], host["planned"], host["users"]
     name = host["name"] + (" (simulated)" if host["simulated"] else "")
-    if not present:
+    if not present or not users:
         return (name, STATES[host["state"]], *["?"] * (len(HEADS) - 2))
     return (
         name,
@@ -79,17 +88,17 @@ def _gpus(names: list[str]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in Counter(names).items()) or "none"
 
 
-def _planned(driver: dict[str, Any]) -> str:
+def _planned(driver: Planned) -> str:
     """Say which driver the node gets; one that is to go has no kernel modules."""
     return f"{driver['version'] or driver['branch']} {driver['kernel_modules']}" if driver["kernel_modules"] else "none"
 
 
-def _download(host: dict[str, Any]) -> str:
+def _download(host: Host) -> str:
     count = host["download"]["bytes"]
     return "not known yet" if count is None else size(count)
 
 
-def _host(host: dict[str, Any]) -> Iterator[str]:
+def _host(host: Host) -> Iterator[str]:
     yield ""
     yield f"{host['name']}: {STATES[host['state']]}" + (
         f"  (SIMULATED: {host['simulated']})" if host["simulated"] else ""
@@ -100,7 +109,7 @@ def _host(host: dict[str, Any]) -> Iterator[str]:
             label = ""  # noqa: PLW2901 - said once
 
 
-def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _details(host: Host) -> Iterator[tuple[str, list[str]]]:
     """Yield what is to be said of a host: label and lines."""
     if host["refusal"]:
         yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
@@ -124,7 +133,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if host["users"]:
         yield (
             "GPU users",
-            [f"{named(user)} since {user['since']}" for user in host["users"]["who"]]
+            [f"{named({**user, 'service': False})} since {user['since']}" for user in host["users"]["who"]]
             or (["some processes could not be inspected"] if host["users"]["state"] == "unknown" else []),
         )
         yield (
@@ -135,7 +144,7 @@ def _details(host: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "note", host["warnings"]
 
 
-def _present(present: dict[str, Any]) -> list[str]:
+def _present(present: Present) -> list[str]:
     driver = present["driver"]
     source = f" ({', '.join(driver['sources'])})" if driver["sources"] else ""
     said = [f"driver {driver['on_disk'] or 'none'}{source}"]
@@ -144,25 +153,25 @@ def _present(present: dict[str, Any]) -> list[str]:
     return [f"{present['system']}, kernel {present['kernel']}", "; ".join(said)]
 
 
-def _type(host: dict[str, Any]) -> str:
+def _type(host: Host) -> str:
     """Say the types of a host, and which options they set; the reasons are among those of the plan."""
     names = ", ".join(default["option"] for default in host["defaults"])
     return " and ".join(host["host_types"]) + (f", by default: {names}" if names else "")
 
 
-def _change(change: dict[str, Any]) -> str:
+def _change(change: Change) -> str:
     count = f"{len(change['objects'])} packages: " if change["action"] in {"install", "change", "remove"} else ""
     action = ACTIONS.get(change["action"], change["action"])
     return f"{change['role']}: {action} {count}{first(change['objects'], SHOWN)}"
 
 
-def _disk(disk: dict[str, Any]) -> str:
+def _disk(disk: Disk) -> str:
     free = "unknown" if disk["free_mib"] is None else f"{disk['free_mib']} MiB"
     enough = "" if disk["enough"] else "  NOT ENOUGH"
     return f"{disk['mount']}: at most {disk['needed_mib']} MiB for the whole plan, free {free}{enough}"
 
 
-def _reboot(host: dict[str, Any]) -> list[str]:
+def _reboot(host: Host) -> list[str]:
     reboot = host["reboot"]
     said = [f"yes: {reason}" for reason in reboot["because"]]
     if reboot["refusal"]:

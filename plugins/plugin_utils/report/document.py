@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.judging import rates_mean_something
@@ -21,39 +21,50 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ResultRecord
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
+        Finding,
+        Gathered,
+        Gpu,
+        Host,
+        Report,
+        TrendOf,
+    )
+
 SCHEMA = 1
-COLUMNS = (
-    "index",
-    "model",
-    "device",
-    "uuid",
-    "serial",
-    "bus_id",
-    "vbios",
-    "memory_mib",
-    "pcie",
-    "power_limit_watts",
-    "temperature_celsius",
-    "ecc",
-    "last_xid",
-    "xids",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "remapped_rows",
-    "replays",
-    "rates",
-)
+UNKNOWN: Gpu = {
+    "index": None,
+    "model": None,
+    "device": None,
+    "uuid": None,
+    "serial": None,
+    "bus_id": None,
+    "vbios": None,
+    "memory_mib": None,
+    "pcie": None,
+    "power_limit_watts": None,
+    "temperature_celsius": None,
+    "ecc": None,
+    "last_xid": None,
+    "xids": None,
+    "ecc_corrected": None,
+    "ecc_uncorrected": None,
+    "remapped_rows": None,
+    "replays": None,
+    "rates": None,
+}
 RATES = ("_gbs", "_tflops")
 FINDINGS = ("fail", "warn", "unknown", "info")
 
 
-def build(hosts: dict[str, dict[str, Any]], created: str, seconds: float | None = None) -> dict[str, Any]:
-    """Return the document of a run.
+def build(hosts: dict[str, Gathered], created: str, seconds: float | None = None) -> Report:
+    """Return the document of a run of hosts, by their names.
 
-    hosts maps each host's name to {"groups", "facts", "plan", "results", "not_for_this_machine", "verify", "reading",
-    "run"}: its facts and plan (None where it has none), the results of its checks (empty where it was not judged), what
-    is not for it, how the tasks verify and gpu_facts ended, and what the run did there (see noted.py). created
-    is the time of the run, ISO 8601 in UTC, seconds how long the run took until then, None where nobody looked.
+    created is the time of the run, ISO 8601 in UTC, seconds how long the run took until then, None where nobody looked.
     """
     compared = fleet.compare({name: Facts(host["facts"]) for name, host in hosts.items() if host["facts"]})
     entries = [_host(name, host, compared.get(name, [])) for name, host in sorted(hosts.items())]
@@ -76,10 +87,12 @@ def build(hosts: dict[str, dict[str, Any]], created: str, seconds: float | None 
     }
 
 
-def with_history(report: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+def with_history(report: Report, earlier: Mapping[str, Sequence[Line]]) -> Report:
     """Return the document with what is new and gone since earlier lines of the history, and what gets worse."""
     now = {host["name"]: line(report, host) for host in report["hosts"]}
-    worse = [{"host": name, **found} for name in now for found in trends.trends([*earlier.get(name, []), now[name]])]
+    worse: list[TrendOf] = [
+        {"host": name, **found} for name in now for found in trends.trends([*earlier.get(name, []), now[name]])
+    ]
     remedies = {found["remediation"]: REMEDIES[found["remediation"]] for found in worse}
     return {
         **report,
@@ -89,7 +102,7 @@ def with_history(report: dict[str, Any], earlier: dict[str, Any]) -> dict[str, A
     }
 
 
-def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any]:
+def _host(name: str, host: Gathered, compared: list[Result]) -> Host:
     facts = Facts(host["facts"] or {})
     state, detail = _state(host)
     results = host["results"] + [result.as_dict() for result in compared]
@@ -116,7 +129,7 @@ def _host(name: str, host: dict[str, Any], compared: list[Any]) -> dict[str, Any
     }
 
 
-def _state(host: dict[str, Any]) -> tuple[str, str | None]:
+def _state(host: Gathered) -> tuple[str, str | None]:
     """Return (state, detail): verified, unreachable, or failed before it could be judged."""
     if host["results"] or host["not_for_this_machine"]:
         return "verified", None
@@ -128,7 +141,7 @@ def _state(host: dict[str, Any]) -> tuple[str, str | None]:
     return "failed", "no result: it failed or became unreachable earlier in this run"
 
 
-def inventory(facts: Facts) -> list[dict[str, Any]]:
+def inventory(facts: Facts) -> list[Gpu]:
     """Return one record for each GPU of a node: NVML's where it answers, else what the PCI bus shows."""
     xids: dict[str, dict[str, int]] = {}
     for event in facts.get("kernel_log.events", []):
@@ -139,20 +152,15 @@ def inventory(facts: Facts) -> list[dict[str, Any]]:
     rates = _rates(facts)
     listed = [_gpu(gpu, xids, rates) for gpu in facts.get("nvml.gpus", [])]
     return listed or [
-        {
-            **dict.fromkeys(COLUMNS),
-            "model": gpu.get("device"),
-            "device": gpu.get("device"),
-            "bus_id": gpu.get("address"),
-        }
+        {**UNKNOWN, "model": gpu.get("device"), "device": gpu.get("device"), "bus_id": gpu.get("address")}
         for gpu in facts.get("pci.gpus", [])
     ]
 
 
-def _gpu(gpu: Facts, xids: dict[str, dict[str, int]], rates: dict[str, dict[str, float]]) -> dict[str, Any]:
+def _gpu(gpu: Facts, xids: dict[str, dict[str, int]], rates: dict[str, dict[str, float]]) -> Gpu:
     """Return what the inventory says of a GPU that NVML lists."""
     if "error" in gpu.data:
-        return {**dict.fromkeys(COLUMNS), "index": gpu.data.get("index"), "model": f"no answer: {gpu.data['error']}"}
+        return {**UNKNOWN, "index": gpu.data.get("index"), "model": f"no answer: {gpu.data['error']}"}
     seen = xids.get(str(gpu.get("bus_id")), {})
     return {
         "index": gpu.get("index"),
@@ -221,13 +229,14 @@ def _pcie(gpu: Facts) -> str | None:
     return f"gen {gpu.get('pcie.generation')} of {gpu.get('pcie.max_generation')}, x{width}" if width else None
 
 
-def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def findings(results: list[ResultRecord]) -> list[Finding]:
     """Return what a person must look at, the gravest first; one finding names all of its GPUs."""
-    grouped: dict[tuple[Any, ...], dict[str, Any]] = {}
+    grouped: dict[tuple[str, ...], Finding] = {}
     for result in results:
         if result["severity"] in FINDINGS:
-            key = tuple(str(result[part]) for part in ("id", "severity", "summary", "reason", "observed", "expected"))
-            entry = grouped.setdefault(key, {**result, "gpus": []})
+            about = result["id"], result["severity"], result["summary"]
+            seen = result["reason"], result["observed"], result["expected"]
+            entry = grouped.setdefault((*about, *map(str, seen)), {**result, "gpus": []})
             if result["gpu"]:
                 entry["gpus"].append(result["gpu"])
     return sorted(grouped.values(), key=lambda entry: -SEVERITIES.index(entry["severity"]))

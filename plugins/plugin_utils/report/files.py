@@ -12,7 +12,7 @@ import re
 import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
@@ -22,6 +22,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import htm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import Summary
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report
 
 __all__ = ["REPORTS", "place", "terminal", "tidy", "write"]
 REPORTS = Path("reports")
@@ -60,7 +63,7 @@ def _dated(now: datetime) -> Path:
             return path
 
 
-def write(document: dict[str, Any], directory: Path) -> None:
+def write(document: Report, directory: Path) -> None:
     """Write report.json, summary.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
     try:
         for name, text in _texts(document):
@@ -69,7 +72,7 @@ def write(document: dict[str, Any], directory: Path) -> None:
         raise refuse("V003", path=directory, detail=error.strerror) from error
 
 
-def _texts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts(document: Report) -> Iterator[tuple[str, str]]:
     created = datetime.strptime(document["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
     yield "summary.json", json.dumps(summary(document), indent=1) + "\n"
@@ -106,10 +109,10 @@ def _remove(directory: Path) -> None:
             directory.rmdir()
 
 
-def _summary(directory: Path) -> dict[str, Any] | None:
+def _summary(directory: Path) -> Summary | None:
     """Return what the index says of a report; None where nothing is known of it."""
     try:
-        found: dict[str, Any] = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+        found: Summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 # XML 1.0 has no way to write these, not even escaped.
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Host, Report
+
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(document: dict[str, Any]) -> str:
+def junit(document: Report) -> str:
     """Return JUnit XML: a test suite for each host, a test case for each result; only fail is a failure."""
     root = ET.Element("testsuites", name="gpulab")
     for host in document["hosts"]:
@@ -37,7 +41,7 @@ def junit(document: dict[str, Any]) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ET.Element, host: str, result: dict[str, Any]) -> None:
+def _case(suite: ET.Element, host: str, result: ResultRecord) -> None:
     gpu = f" [{result['gpu']['bus_id']}]" if result["gpu"] else ""
     case = ET.SubElement(suite, "testcase", name=_xml(result["id"] + gpu), classname=_xml(host))
     text = _xml("; ".join(filter(None, (result["summary"], result["reason"], REMEDIES[result["remediation"]]))))
@@ -49,11 +53,11 @@ def _case(suite: ET.Element, host: str, result: dict[str, Any]) -> None:
         ET.SubElement(case, "system-out").text = f"{result['severity']}: {text}"
 
 
-def _xml(value: Any) -> str:
+def _xml(value: str | None) -> str:
     return NOT_XML.sub("�", str(value or ""))
 
 
-def prometheus(host: dict[str, Any], created: float) -> str:
+def prometheus(host: Host, created: float) -> str:
     """Return one host's results for node_exporter's textfile collector. created is in seconds since 1970.
 
     A check's value is the rank of its worst result in the order of SEVERITIES. It has no time of a proof where the host
@@ -67,8 +71,8 @@ def prometheus(host: dict[str, Any], created: float) -> str:
     ]
     ranks: dict[tuple[str, str, str], int] = {}
     for result in host["results"]:
-        gpu = result["gpu"] or {}
-        key = (result["id"], gpu.get("uuid") or "", gpu.get("bus_id") or "")
+        gpu = result["gpu"]
+        key = (result["id"], (gpu and gpu["uuid"]) or "", (gpu and gpu["bus_id"]) or "")
         ranks[key] = max(ranks.get(key, 0), SEVERITIES.index(result["severity"]))
     lines += [
         f'gpulab_check_severity{{check="{_label(check)}",uuid="{_label(uuid)}",bus_id="{_label(bus_id)}"}} {rank}'
@@ -97,7 +101,7 @@ def _label(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def terminal(document: dict[str, Any]) -> list[str]:
+def terminal(document: Report) -> list[str]:
     """Return a line for each host, and below it one for each finding of warn and above with its remedy."""
     width = max((len(host["name"]) for host in document["hosts"]), default=0)
     lines = []
@@ -112,7 +116,7 @@ def terminal(document: dict[str, Any]) -> list[str]:
     return lines + _news(document)
 
 
-def _news(document: dict[str, Any]) -> list[str]:
+def _news(document: Report) -> list[str]:
     """Return what changed since the last proof of these hosts, and what gets worse."""
     changes, lines = document["changes"], []
     if changes:
@@ -125,11 +129,11 @@ def _news(document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _verdict(host: dict[str, Any]) -> str:
+def _verdict(host: Host) -> str:
     return str(host["verdict"] if host["state"] == "verified" else host["state"])
 
 
-def _tally(host: dict[str, Any]) -> str:
+def _tally(host: Host) -> str:
     if host["state"] != "verified":
         return str(host["detail"] or "").partition(" Remedy: ")[0]  # the run's recap has the remedy
     return ", ".join(f"{number} {name}" for name, number in reversed(host["counts"].items()) if number)

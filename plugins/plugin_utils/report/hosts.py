@@ -22,6 +22,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Ending, Gathered, Report
+
 # What the tasks before the judgement register, the latest first.
 BEFORE_THE_PROOF = (
     "__verify_started",
@@ -36,8 +38,8 @@ BEFORE_THE_PROOF = (
 
 
 def publish(
-    hosts: dict[str, dict[str, Any]], settings: Mapping[str, Any], *, record: bool = True
-) -> tuple[dict[str, Any], list[str], Path]:
+    hosts: dict[str, Gathered], settings: Mapping[str, Any], *, record: bool = True
+) -> tuple[Report, list[str], Path]:
     """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
 
     settings has directory, baseline, kept and history of gpulab.node.report, each None where it is unset. With record
@@ -65,7 +67,7 @@ def publish(
 
 def gather(
     names: Iterable[str], hostvars: Mapping[str, Any], ends: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Gathered]:
     """Return what the document is built from, for each host, failed and unreachable ones included.
 
     ends are the results by which hosts left the run, where they are known; else what the tasks before the proof
@@ -84,10 +86,10 @@ def gather(
             "run": run.of(name) if run else NOBODY_LOOKED,
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it. What modules of a node said is shown here.
-    plain: dict[str, dict[str, Any]] = plain_values(json.loads(json.dumps(hosts, default=str)))
+    plain: dict[str, Gathered] = plain_values(json.loads(json.dumps(hosts, default=str)))
     for host in plain.values():
-        judged = "declared" in host["verify"]
-        found = judge(host["facts"], host["plan"], host["verify"]["declared"]) if judged else ([], [])
+        facts, verify = host["facts"] or {}, host["verify"]
+        found = judge(facts, host["plan"], verify["declared"]) if "declared" in verify else ([], [])
         host["results"], host["not_for_this_machine"] = found
     return plain
 
@@ -101,21 +103,22 @@ def last_words(known: Any) -> dict[str, Any]:
     return next((result for result in results if result.get("failed") or result.get("unreachable")), {})
 
 
-def _ending(reading: Mapping[str, Any], host: str) -> dict[str, Any]:
+def _ending(reading: Mapping[str, Any], host: str) -> Ending:
     """Return how the reading ended, its message with cause and remedy where they are known."""
-    ending: dict[str, Any] = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+    parts: Any = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
+    ending: Ending = parts
     if ending.get("unreachable") or ending.get("failed"):
         refusal = explain(reading, host, unreachable=bool(ending.get("unreachable")))
         ending["msg"] = str(refusal) if refusal else ending.get("msg", "")
     return ending
 
 
-def _earlier(path: str | None) -> dict[str, Any] | None:
+def _earlier(path: str | None) -> Report | None:
     """Return the earlier report to compare with, or None. Raises Refusal V004 for a file that is none."""
     if not path:
         return None
     try:
-        earlier: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        earlier: Report = json.loads(Path(path).read_text(encoding="utf-8"))
         schema = earlier["schema"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise refuse("V004", path=path, detail=error) from error

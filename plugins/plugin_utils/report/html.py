@@ -12,7 +12,7 @@ import base64
 import hashlib
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, worst
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
@@ -22,14 +22,89 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypeOption
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Finding, Host, Report
+
 HERE = Path(__file__).parent
 SYMBOLS = {"ok": "✓", "skipped": "·", "info": "i", "unknown": "?", "warn": "!", "fail": "✗"}
+
+
+class Summary(TypedDict):
+    """What the index says of a report; the hosts by their names that fail, and that have a warning."""
+
+    created: str
+    gpulab: str
+    seconds: float | None
+    verdict: str
+    levels: list[str]
+    hosts: int
+    fail: list[str]
+    warn: list[str]
+    changed: int
+    simulated: bool
+
+
+class Listed(TypedDict):
+    """A report by the name of its directory; the summary is None where nothing is known of it."""
+
+    place: str
+    summary: Summary | None
+
+
+class Evidence(TypedDict):
+    """What was seen, and what was expected."""
+
+    observed: Any
+    expected: Any
+    unit: str | None
+
+
+class Seen(Evidence):
+    """What was seen on a host; number is its place in the document."""
+
+    name: str
+    number: int
+    gpus: list[GpuId]
+
+
+class Entry(TypedDict):
+    """A finding with all hosts that have it; evidence is what is the same on all of them."""
+
+    id: str
+    severity: str
+    summary: str
+    reason: str | None
+    remediation: str
+    hosts: list[Seen]
+    anchor: str
+    evidence: Evidence | None
+
+
+class OfCheck(TypedDict):
+    """The findings of a check, and how many hosts have any."""
+
+    id: str
+    severity: str
+    entries: list[Entry]
+    hosts: int
+
+
+class OfType(TypedDict):
+    """The hosts of which the types, and what these set, are the same."""
+
+    types: list[str]
+    defaults: list[HostTypeOption]
+    hosts: list[str]
+
+
 GRAVEST_FIRST = SEVERITIES[::-1]
 # A finding of more hosts shows their names when it is opened.
 MANY = 24
 
 
-def html(document: dict[str, Any]) -> str:
+def html(document: Report) -> str:
     """Return the report."""
     hosts = document["hosts"]
     verdicts = [host["verdict"] for host in hosts]
@@ -68,22 +143,23 @@ def html(document: dict[str, Any]) -> str:
     )
 
 
-def index(reports: list[dict[str, Any]]) -> str:
-    """Return a page that lists reports, by {place, summary}: the name of its directory, and what summary() said of it.
-
-    The summary is None for a report of which nothing is known.
-    """
+def index(reports: list[Listed]) -> str:
+    """Return a page that lists reports."""
     return _page("index.html.j2", reports=reports)
 
 
-def summary(document: dict[str, Any]) -> dict[str, Any]:
+def summary(document: Report) -> Summary:
     """Return what the index says of a report."""
     hosts = document["hosts"]
     return {
-        **{part: document[part] for part in ("created", "gpulab", "seconds", "verdict")},
+        "created": document["created"],
+        "gpulab": document["gpulab"],
+        "seconds": document["seconds"],
+        "verdict": document["verdict"],
         "levels": sorted({host["level"] for host in hosts if host["level"]}),
         "hosts": len(hosts),
-        **{verdict: [host["name"] for host in hosts if host["verdict"] == verdict] for verdict in ("fail", "warn")},
+        "fail": [host["name"] for host in hosts if host["verdict"] == "fail"],
+        "warn": [host["name"] for host in hosts if host["verdict"] == "warn"],
         "changed": sum(bool(host["changed"]) for host in hosts),
         "simulated": any(host["simulated"] for host in hosts),
     }
@@ -130,23 +206,18 @@ def _some(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= MANY else f"{', '.join(names[:MANY])} and {len(names) - MANY} more"
 
 
-def _by_check(document: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[tuple[str, str], str]]:
+def _by_check(document: Report) -> tuple[list[OfCheck], dict[tuple[str, str], str]]:
     """Return what a person must look at, by check; and where the finding of a host and a check is on the page.
 
-    Each check has {id, severity, entries, hosts}, the gravest and the most frequent first; each entry is one finding
-    with all hosts that have it: {severity, summary, reason, remediation, hosts: [{name, number, gpus, observed, ...}]}.
+    The gravest and the most frequent checks, and findings of a check, come first.
     """
-    entries: dict[tuple[str, ...], dict[str, Any]] = {}
+    entries: dict[tuple[str, ...], Entry] = {}
     for number, host in enumerate(document["hosts"]):
         for found in _lost(host) + findings(host["results"]):
-            parts = ("id", "severity", "summary", "reason", "remediation")
-            entry = entries.setdefault(
-                tuple(str(found[part]) for part in parts), {**{part: found[part] for part in parts}, "hosts": []}
-            )
-            evidence = {part: found[part] for part in ("observed", "expected", "unit", "gpus")}
-            entry["hosts"].append({"name": host["name"], "number": number, **evidence})
+            key = found["id"], found["severity"], found["summary"], str(found["reason"]), found["remediation"]
+            entries.setdefault(key, _entry(found))["hosts"].append(_seen(host["name"], number, found))
     ordered = sorted(entries.values(), key=lambda entry: entry["id"])
-    checks = []
+    checks: list[OfCheck] = []
     for check, of_check in groupby(ordered, key=lambda entry: entry["id"]):
         its = sorted(of_check, key=lambda entry: (GRAVEST_FIRST.index(entry["severity"]), -len(entry["hosts"])))
         names = {host["name"] for entry in its for host in entry["hosts"]}
@@ -156,22 +227,50 @@ def _by_check(document: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[tupl
     for number, entry in enumerate(entry for check in checks for entry in check["entries"]):
         entry["anchor"] = f"finding-{number + 1}"
         entry["evidence"] = _same_evidence(entry["hosts"])
-        for host in entry["hosts"]:
-            cells.setdefault((host["name"], entry["id"]), entry["anchor"])
+        for seen in entry["hosts"]:
+            cells.setdefault((seen["name"], entry["id"]), entry["anchor"])
     return checks, cells
+
+
+def _entry(found: Finding) -> Entry:
+    return {
+        "id": found["id"],
+        "severity": found["severity"],
+        "summary": found["summary"],
+        "reason": found["reason"],
+        "remediation": found["remediation"],
+        "hosts": [],
+        "anchor": "",
+        "evidence": None,
+    }
+
+
+def _seen(name: str, number: int, found: Finding) -> Seen:
+    return {
+        "name": name,
+        "number": number,
+        "gpus": found["gpus"],
+        "observed": found["observed"],
+        "expected": found["expected"],
+        "unit": found["unit"],
+    }
 
 
 NOT_JUDGED = "not judged"
 
 
-def _lost(host: dict[str, Any]) -> list[dict[str, Any]]:
+def _lost(host: Host) -> list[Finding]:
     """Return the finding about a host that was not judged."""
     if host["state"] == "verified":
         return []
     what = "unreachable" if host["state"] == "unreachable" else "failed before it could be judged"
     return [
         {
-            **dict.fromkeys(("observed", "expected", "unit")),
+            "observed": None,
+            "expected": None,
+            "unit": None,
+            "gpu": None,
+            "source": "",
             "id": NOT_JUDGED,
             "severity": "fail",
             "summary": what,
@@ -182,14 +281,16 @@ def _lost(host: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _same_evidence(hosts: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return {observed, expected, unit} where it is the same on all hosts, and there is some."""
-    first = {part: hosts[0][part] for part in ("observed", "expected", "unit")}
-    same = all(host[part] == first[part] for host in hosts for part in first)
+def _same_evidence(hosts: list[Seen]) -> Evidence | None:
+    """Return what was seen where it is the same on all hosts, and there is some."""
+    of_hosts: list[Evidence] = [
+        {"observed": host["observed"], "expected": host["expected"], "unit": host["unit"]} for host in hosts
+    ]
+    first, same = of_hosts[0], all(one == of_hosts[0] for one in of_hosts)
     return first if same and (first["observed"] is not None or first["expected"] is not None) else None
 
 
-def _simulations(hosts: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _simulations(hosts: list[Host]) -> dict[str, list[str]]:
     """Return what the simulator says of itself, and on which hosts."""
     found: dict[str, list[str]] = {}
     for host in hosts:
@@ -198,7 +299,7 @@ def _simulations(hosts: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _row(host: dict[str, Any]) -> dict[str, str]:
+def _row(host: Host) -> dict[str, str]:
     """Return the worst severity of each check on this host."""
     row: dict[str, str] = {}
     for result in host["results"]:
@@ -210,20 +311,20 @@ def _says(severity: str | None) -> bool:
     return severity not in (None, "skipped")
 
 
-def _models(host: dict[str, Any]) -> list[str]:
+def _models(host: Host) -> list[str]:
     """Return the models of the host's GPUs, each once."""
     return list(dict.fromkeys(str(gpu["model"]) for gpu in host["gpus"] if gpu["model"]))
 
 
-def _gpus(host: dict[str, Any]) -> str:
+def _gpus(host: Host) -> str:
     """Return the host's GPUs in a few words: 8 x NVIDIA H100."""
     count = {model: sum(str(gpu["model"]) == model for gpu in host["gpus"]) for model in _models(host)}
     return ", ".join(f"{number} × {model}" for model, number in count.items())  # noqa: RUF001 - for people
 
 
-def _types(hosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _types(hosts: list[Host]) -> list[OfType]:
     """Return {types, defaults, hosts} for each combination of types and of what they set."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, OfType] = {}
     for host in hosts:
         if host["host_types"]:
             key = repr((host["host_types"], host["defaults"]))
