@@ -12,9 +12,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.kernels import PER_THREAD, PTX, THREADS
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Simulation
 
 LIBRARY = "libcuda.so.1"
 L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, in bytes
@@ -56,7 +59,7 @@ class Cuda:
         self.call(function, byref(result), *arguments)
         return result
 
-    def simulation(self) -> dict[str, Any] | None:
+    def simulation(self) -> Simulation | None:
         """Return the simulator's line, and whether its rates are meant; None for NVIDIA's own library."""
         try:
             announce = self._library.gpulab_simulation

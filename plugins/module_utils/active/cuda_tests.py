@@ -14,13 +14,16 @@ import struct
 import time
 from array import array
 from statistics import median
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import cuda_driver
 from ansible_collections.gpulab.node.plugins.module_utils.active.cuda_driver import Cuda, CudaError, Gpu
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
 
-Test = Callable[[Gpu], "dict[str, Any]"]
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import NvmlGpu, TestedGpu, Tried
+
+Test = Callable[[Gpu], "Tried"]
 
 ELEMENTS = 1 << 20
 COPY_BYTES = 128 << 20
@@ -32,7 +35,7 @@ WARM_UP_SECONDS = 1.0  # clocks rise late
 FLOAT = 4
 
 
-def smoke(gpu: Gpu) -> dict[str, Any]:
+def smoke(gpu: Gpu) -> Tried:
     """Compute a million sums and compare each with the processor's; whole numbers, so they are exact."""
     a = array("f", (index % 4093 for index in range(ELEMENTS)))
     b = array("f", (index % 8191 for index in range(ELEMENTS)))
@@ -50,7 +53,7 @@ def smoke(gpu: Gpu) -> dict[str, Any]:
     return {"elements": ELEMENTS, "wrong": wrong}
 
 
-def copies(gpu: Gpu) -> dict[str, Any]:
+def copies(gpu: Gpu) -> Tried:
     """Copy pinned memory to the GPU, within it and back: best rates, a byte counted once, and if it came back."""
     size = COPY_BYTES
     source, target = gpu.allocate_pinned(size), gpu.allocate_pinned(size)
@@ -62,13 +65,14 @@ def copies(gpu: Gpu) -> dict[str, Any]:
     def rate(start: Callable[[Any, Any, int], None], to: Any, origin: Any) -> float:
         return round(size / min(gpu.milliseconds(lambda: start(to, origin, size)) for _copy in range(COPIES)) / 1e6, 2)
 
-    rates = {
+    tried: Tried = {
+        "bytes": size,
         "to_device_gbs": rate(gpu.to_device, one, source),
         "on_device_gbs": rate(gpu.on_device, other, one),
         "to_host_gbs": rate(gpu.to_host, target, other),
     }
     differ = ctypes.CDLL(None).memcmp(source, target, ctypes.c_size_t(size))
-    return {"bytes": size, **rates, "intact": not differ}
+    return {**tried, "intact": not differ}
 
 
 class Triad:
@@ -105,7 +109,7 @@ class Triad:
         return self._gpu.differing(self._out, self.SEVEN, self._count)
 
 
-def memory(gpu: Gpu) -> dict[str, Any]:
+def memory(gpu: Gpu) -> Tried:
     """Measure the bandwidth of the GPU's memory by a triad: the median of several runs."""
     triad = Triad(gpu)
     triad.run_for(WARM_UP_SECONDS)
@@ -117,7 +121,7 @@ def memory(gpu: Gpu) -> dict[str, Any]:
     }
 
 
-def burn(gpu: Gpu, seconds: float) -> dict[str, Any]:
+def burn(gpu: Gpu, seconds: float) -> Tried:
     """Keep the memory at work for so long, and count wrong results every few seconds."""
     triad = Triad(gpu)
     end, runs, wrong = time.monotonic() + seconds, 0, 0
@@ -130,19 +134,21 @@ def burn(gpu: Gpu, seconds: float) -> dict[str, Any]:
 class CudaTest:
     """A test that runs in a child process, on the one GPU at bus_id with this uuid."""
 
-    def __init__(self, test: Test, gpu: dict[str, Any], seconds: float, library: str = cuda_driver.LIBRARY) -> None:
+    def __init__(
+        self, test: Test, gpu: TestedGpu | NvmlGpu, seconds: float, library: str = cuda_driver.LIBRARY
+    ) -> None:
         """Start it; it has this many seconds."""
         self._seconds = seconds
         self._child = Child(lambda emit: _serve(emit, test, gpu, library), seconds)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Tried:
         """Wait for its end or its deadline and return its record.
 
         ``state`` is done (with the measurements), failed (``error``: call, code, name), late (``seconds``) or died
         (``reason``). ``simulation`` is the simulator's line where the GPU is simulated.
         """
         outcome = self._child.wait()
-        record: dict[str, Any] = {"simulation": None}
+        record: Tried = {"simulation": None}
         for message in self._child.messages:
             record.update(message)
         if outcome == LATE:
@@ -152,7 +158,7 @@ class CudaTest:
         return {**record, "state": "failed" if "error" in record else "done"}
 
 
-def _serve(emit: Emit, test: Test, gpu: dict[str, Any], library: str) -> None:
+def _serve(emit: Emit, test: Test, gpu: TestedGpu | NvmlGpu, library: str) -> None:
     # The other GPUs stay out of it: one of them may hang, or be at work.
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu["uuid"]
     os.environ["CUDA_CACHE_DISABLE"] = "1"  # or the driver leaves compiled kernels in ~/.nv

@@ -12,12 +12,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.users import MAC
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import NvmlGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import UsersOfGpus
 
 HIDDEN = "who uses it is hidden from this user (run as root)"
 
 
-def why_not(gpu: dict[str, Any], gpus: list[dict[str, Any]], users: UsersOfGpus) -> str | None:
+def why_not(gpu: NvmlGpu, gpus: list[NvmlGpu], users: UsersOfGpus) -> str | None:
     """Return why a GPU may not be tested now, or None where it is idle.
 
     gpu and gpus are NVML's, users is the fact users_of_gpus. A process that NVML names occupies its GPU; one that only
@@ -47,13 +48,13 @@ def in_use(users: UsersOfGpus) -> str | None:
     return HIDDEN if users["state"] == "unknown" else None
 
 
-def taken(uuids: Iterable[str], gpus: list[dict[str, Any]], users: UsersOfGpus) -> dict[str, str]:
+def taken(uuids: Iterable[str], gpus: list[NvmlGpu], users: UsersOfGpus) -> dict[str, str]:
     """Return, by uuid, why some of these GPUs may not be tested any more; gpus and users are those of now."""
     listed = {gpu["uuid"]: gpu for gpu in gpus if isinstance(gpu.get("uuid"), str)}
     reasons = {uuid: why_not(listed.get(uuid, {}), gpus, users) for uuid in uuids}
     return {uuid: reason for uuid, reason in reasons.items() if reason}
 
 
-def _listed(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+def _listed(gpu: NvmlGpu) -> list[dict[str, Any]]:
     processes = gpu.get("processes")
     return processes if isinstance(processes, list) else []

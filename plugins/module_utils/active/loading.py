@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Ended, Loading
 SECONDS = 1.5  # of each number of workers, and source
 MOST_FILES = 2000
 ROOM = 2 << 30  # bytes that stay free beside a database
@@ -40,7 +41,7 @@ def candidates(cores: int, gpus: int) -> list[int]:
     return sorted({1 << power for power in range(share.bit_length()) if 1 << power <= share} | {share})
 
 
-def measure(python: str, path: str, numbers: list[int], gpu: str, seconds: float) -> dict[str, Any]:
+def measure(python: str, path: str, numbers: list[int], gpu: str, seconds: float) -> Loading:
     """Measure a directory. gpu is the UUID of an idle GPU, empty for none. Raises OSError where python does not start.
 
     Returns path and state; when done: rates, samples a second by source (memory, files, memmap, lmdb) and number of
@@ -94,10 +95,11 @@ def _remove(place: beneath.Place, held: int) -> None:
         os.rmdir(place.name, dir_fd=place.directory)
 
 
-def summary(record: dict[str, Any]) -> dict[str, Any]:
+def summary(record: Ended) -> Loading:
     """Return what a program's record says: see measure."""
     rates: dict[str, dict[str, float]] = {}
-    eats, more = None, dict[str, str]()
+    eats: float | None = None
+    more: Any = {}  # why a source could not be tried, by its name
     for line in record.pop("output", "").splitlines():
         try:
             said = json.loads(line)
@@ -135,7 +137,7 @@ def _limit(rates: dict[str, dict[str, float]], eats: float | None) -> str | None
     return PROCESSORS if best["files"] >= AS_FAST * best["memory"] else STORAGE
 
 
-def kept(records: list[dict[str, Any]], former: int | None) -> int | None:
+def kept(records: list[Loading], former: int | None) -> int | None:
     """Return the number of workers that all measured directories together ask for; None where nothing was measured.
 
     The former one stays where it is still about as fast as the best everywhere.

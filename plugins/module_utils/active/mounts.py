@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Mount, Reads
 FILES = 64  # whose latency is measured, and which are read
 ENTRIES = 10_000  # looked at to find them
 SMALL = 1 << 20  # bytes of a small file, at most
@@ -42,7 +43,7 @@ FIO_SECONDS = 15.0  # beyond what it shall measure
 CLOSED = (PermissionError, FileNotFoundError)
 
 
-def measure(path: str, seconds: float, busy: str | None = None) -> dict[str, Any]:
+def measure(path: str, seconds: float, busy: str | None = None) -> Mount:
     """Measure a directory in a child with a deadline: a dead network mount never answers.
 
     busy says who works on the node; then nothing is read but the beginnings of some files. Returns path and state;
@@ -53,7 +54,7 @@ def measure(path: str, seconds: float, busy: str | None = None) -> dict[str, Any
     """
     child = Child(lambda emit: _measure(emit, path, busy), seconds)
     outcome = child.wait()
-    record: dict[str, Any] = {"path": path}
+    record: Mount = {"path": path}
     for message in child.messages:
         record.update(message)
     if outcome == LATE:
@@ -139,7 +140,7 @@ def _milliseconds_to_open(name: str) -> float | None:
     return elapsed * 1e3
 
 
-def _by_fio(files: list[str]) -> dict[str, Any] | None:
+def _by_fio(files: list[str]) -> Reads | None:
     """Let fio read the files, a row and at random; None where the node has none, or it cannot."""
     program = shutil.which(FIO)
     if not program or not files:
@@ -179,7 +180,7 @@ def _fio(program: str, files: list[str], seconds: float, *options: str) -> dict[
     return None if job["error"] else found
 
 
-def _by_reads(files: list[str]) -> dict[str, Any]:
+def _by_reads(files: list[str]) -> Reads:
     """Read the files by threads, a row and at random."""
     opened = [one for one in map(_Cold, files) if one.descriptor >= 0]
     try:

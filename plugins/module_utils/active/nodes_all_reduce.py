@@ -11,9 +11,12 @@ import os
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import nodes_all_reduce_program, programs, roll_call
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Across, Ended
 
 START_LINE = "/etc/gpulab/torchrun.sh"  # of the role nccl
 IMPORT_SECONDS = 120.0
@@ -46,13 +49,13 @@ class Part:
     start_line: str = START_LINE
 
 
-def measure(part: Part) -> dict[str, Any]:
+def measure(part: Part) -> Across:
     """Return the record of the run as this node saw it.
 
     ``state`` is done (with ``wrong``, ``algorithm_gbs``, ``all_reduce_gbs``), failed (``error``), late (``seconds``;
     ``stands`` tells how far each node came), missing (``missing``: other nodes, and why), or unreachable (``reason``).
     """
-    about = {
+    about: Across = {
         "backend": part.backend,
         "name": part.name,
         "nodes": list(part.nodes),
@@ -72,7 +75,7 @@ def measure(part: Part) -> dict[str, Any]:
         return {**about, "state": "failed", "error": {"code": None, "name": f"{where}: {error.strerror or error}"}}
 
 
-def _meet(part: Part, call: roll_call.RollCall) -> dict[str, Any]:
+def _meet(part: Part, call: roll_call.RollCall) -> Across:
     """Meet the others and run; where the run does not end, ask all how far they came."""
     met = roll_call.attend(call)
     if "unreachable" in met:
@@ -87,7 +90,7 @@ def _meet(part: Part, call: roll_call.RollCall) -> dict[str, Any]:
     return record
 
 
-def _cannot(python: str) -> dict[str, Any] | None:
+def _cannot(python: str) -> Across | None:
     """Return why an interpreter has no PyTorch, or None."""
     try:
         record = programs.Program([python, "-c", "import torch.distributed"], IMPORT_SECONDS).finish()
@@ -98,7 +101,7 @@ def _cannot(python: str) -> dict[str, Any] | None:
     return {"state": "failed", "error": record["error"]} if record["state"] == "failed" else None
 
 
-def _run(part: Part) -> dict[str, Any]:
+def _run(part: Part) -> Across:
     """Let torchrun start a process for each GPU, or one where there are none, and gather what they say."""
     with tempfile.TemporaryDirectory() as directory:
         program = Path(directory) / "nodes_all_reduce.py"
@@ -114,9 +117,9 @@ def _run(part: Part) -> dict[str, Any]:
     phases = [said["phase"] for said in lines if "phase" in said]
     measured = [said for said in lines if "all_reduce_gbs" in said]
     if record["state"] != "done" or not measured:
-        ended = {"state": "failed", "error": {"code": None, "name": "no process measured"}}
+        ended: Ended = {"state": "failed", "error": {"code": None, "name": "no process measured"}}
         return {**(ended if record["state"] == "done" else record), "phase": phases[-1] if phases else None}
-    slowest = min(measured, key=lambda said: said["all_reduce_gbs"])
+    slowest: Any = min(measured, key=lambda said: said["all_reduce_gbs"])
     return {**record, **slowest, "wrong": sum(said["wrong"] for said in measured)}
 
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active.cuda_driver import Cuda, CudaError, Gpu
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child, Emit
 
-Pair = tuple[dict[str, Any], dict[str, Any]]
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import PairCopy, TestedGpu
+
+Pair = tuple["TestedGpu", "TestedGpu"]
 
 BYTES = 64 << 20
 BLOCK = 1 << 20
@@ -26,20 +29,20 @@ MOST_PAIRS = 56  # all of eight GPUs
 BUDGET = 4  # so many times the seconds of one child; each that hangs takes two GPUs away
 
 
-def order(gpus: list[dict[str, Any]]) -> list[Pair]:
+def order(gpus: list[TestedGpu]) -> list[Pair]:
     """Return ordered pairs of GPUs: each to the next one, then each to the one after that, until there are enough."""
     count = len(gpus)
     pairs = [(gpus[n], gpus[(n + step) % count]) for step in range(1, count) for n in range(count)]
     return pairs[:MOST_PAIRS]
 
 
-def measure(gpus: list[dict[str, Any]], seconds: float, library: str) -> list[dict[str, Any]]:
+def measure(gpus: list[TestedGpu], seconds: float, library: str) -> list[PairCopy]:
     """Copy between all pairs, and return a record of each.
 
     ``from`` and ``to`` are indexes, ``state`` is done (with ``gbs`` and ``wrong_mib`` of ``mib``), failed, late, died
     or skipped (``reason``). ``straight`` tells whether the driver lets the GPUs reach each other's memory.
     """
-    records: list[dict[str, Any]] = []
+    records: list[PairCopy] = []
     waiting, end = order(gpus), time.monotonic() + BUDGET * seconds
     while waiting:
         left = min(seconds, end - time.monotonic())
@@ -57,7 +60,7 @@ def measure(gpus: list[dict[str, Any]], seconds: float, library: str) -> list[di
     return records
 
 
-def _run(pairs: list[Pair], seconds: float, library: str) -> list[dict[str, Any]]:
+def _run(pairs: list[Pair], seconds: float, library: str) -> list[PairCopy]:
     """Copy in a child process; return records up to the first pair that did not come to its end."""
     child = Child(lambda emit: _serve(emit, pairs, library), seconds)
     outcome = child.wait()
@@ -75,8 +78,10 @@ def _run(pairs: list[Pair], seconds: float, library: str) -> list[dict[str, Any]
     return [*records, _named(pairs[len(records)], **broken)]
 
 
-def _named(pair: Pair, **values: Any) -> dict[str, Any]:
-    return {"from": pair[0]["index"], "to": pair[1]["index"], **values}
+def _named(pair: Pair, **values: Any) -> PairCopy:
+    record: Any = {"from": pair[0]["index"], "to": pair[1]["index"], **values}
+    named: PairCopy = record
+    return named
 
 
 def _serve(emit: Emit, pairs: list[Pair], library: str) -> None:

@@ -16,9 +16,19 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import all_reduce_program, matmul_program
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import (
+        Ended,
+        InContainer,
+        NvmlGpu,
+        TestedGpu,
+        Together,
+        Tried,
+    )
 
 NCCL_TEST = "all_reduce_perf"
 CONTAINER_STOP_SECONDS = 20.0
@@ -56,7 +66,7 @@ class Program:
             env={**os.environ, "LC_ALL": "C", **(environment or {})},
         )
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Ended:
         """Wait for its end or its deadline. Return state (done, failed, late), ``output``, and ``error`` of a failure.
 
         Raises OSError where what it printed cannot be read.
@@ -90,17 +100,18 @@ class Program:
 class TorchTest:
     """matmul_program.py, run by an interpreter of the node on one GPU."""
 
-    def __init__(self, python: str, gpu: dict[str, Any], seconds: float, *arguments: str) -> None:
+    def __init__(self, python: str, gpu: TestedGpu | NvmlGpu, seconds: float, *arguments: str) -> None:
         """Start it."""
         environment = {"CUDA_VISIBLE_DEVICES": gpu["uuid"]}
         self._program = Program([python, "-", *arguments], seconds, source(matmul_program), environment)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Tried:
         """Return its record; what it measured before it failed or was late is kept."""
-        return _with_values(self._program.finish())
+        record: Tried = _with_values(self._program.finish())
+        return record
 
 
-def all_reduce(python: str | None, gpus: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def all_reduce(python: str | None, gpus: list[TestedGpu], seconds: float) -> Together:
     """Measure the collective over these GPUs with nccl-tests where the node has them, else by PyTorch."""
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu["uuid"] for gpu in gpus)}
     nccl_test = shutil.which(NCCL_TEST)
@@ -128,7 +139,7 @@ def all_reduce(python: str | None, gpus: list[dict[str, Any]], seconds: float) -
     return {"gpus": len(gpus), **_with_values(cause)}
 
 
-def nccl_test_values(output: str) -> dict[str, Any]:
+def nccl_test_values(output: str) -> Together:
     """Parse what all_reduce_perf prints: the best bus bandwidth in GB/s, and all wrong elements."""
     rows = [line.split() for line in output.splitlines() if re.match(r"\s*\d+\s+\d+\s+\w+\s+\w+", line)]
     rows = [row for row in rows if len(row) > _WRONG]
@@ -142,7 +153,7 @@ def nccl_test_values(output: str) -> dict[str, Any]:
     }
 
 
-def container(image: str, gpus: int, seconds: float) -> dict[str, Any]:
+def container(image: str, gpus: int, seconds: float) -> InContainer:
     """Let Docker run nvidia-smi in an image that the node already has, and count the GPUs it sees.
 
     A late one is removed by its name: it is the daemon's child, and lives on with all GPUs when its client is killed.
@@ -165,8 +176,9 @@ def source(module: Any) -> bytes:
     return text
 
 
-def _with_values(record: dict[str, Any]) -> dict[str, Any]:
+def _with_values(ended: Ended) -> Any:
     """Put the values that a program printed, lines of JSON, into its record."""
+    record: Any = ended
     for line in record.pop("output").splitlines():
         try:
             values = json.loads(line)

@@ -13,7 +13,10 @@ import json
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Met
 
 PAUSE = 0.3  # seconds between two attempts to connect
 ATTEMPT = 5.0  # seconds for one of them
@@ -37,7 +40,7 @@ class RollCall:
     cannot: str | None = None
 
 
-def attend(call: RollCall) -> dict[str, Any]:
+def attend(call: RollCall) -> Met:
     """Return {"missing": {name: why}}, empty where all came; {"unreachable": why} where the first node was not met.
 
     Raises OSError on the first node where it cannot listen there.
@@ -45,7 +48,7 @@ def attend(call: RollCall) -> dict[str, Any]:
     return _host(call) if call.name == call.nodes[0] else _guest(call)
 
 
-def _host(call: RollCall) -> dict[str, Any]:
+def _host(call: RollCall) -> Met:
     end = time.monotonic() + call.seconds
     expected = set(call.nodes[1:])
     came: dict[str, socket.socket] = {}
@@ -70,7 +73,7 @@ def _host(call: RollCall) -> dict[str, Any]:
     return {"missing": missing}
 
 
-def _guest(call: RollCall) -> dict[str, Any]:
+def _guest(call: RollCall) -> Met:
     end, why = time.monotonic() + call.seconds, "no attempt was made"
     hello = json.dumps({"run": call.run, "name": call.name, "cannot": call.cannot}).encode() + b"\n"
     while time.monotonic() < end:

@@ -32,6 +32,18 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
 if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import (
+        Ended,
+        Errors,
+        InContainer,
+        Loading,
+        Measurements,
+        NvmlGpu,
+        PeerCopies,
+        TestedGpu,
+        Together,
+        Tried,
+    )
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent, UsersOfGpus
 
@@ -40,12 +52,12 @@ STANDARD, BURN_IN = "standard", "burn-in"
 NVML_SECONDS = 10.0
 SAMPLE_SECONDS = 10.0
 WITHOUT_SMOKE = "the CUDA smoke test did not pass"
-WITHOUT_PYTORCH = {
+WITHOUT_PYTORCH: Ended = {
     "state": "skipped",
     "reason": "no interpreter with PyTorch is set (verify_python)",
     "lacks_pytorch": True,
 }
-ONE_GPU = {"state": "skipped", "reason": "needs two GPUs", "applies": False}
+ONE_GPU: Ended = {"state": "skipped", "reason": "needs two GPUs", "applies": False}
 
 
 @dataclass(frozen=True)
@@ -66,15 +78,8 @@ class Wishes:
     nvml_library: str = nvml.LIBRARY
 
 
-def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
-    """Run all tests and return the measurements.
-
-    {"schema", "level", "python" (that has PyTorch), "simulated" (the simulator's line or None), "rates_declared",
-    "gpus": one record for each GPU that NVML lists, "peer_copies", "all_reduce", "container", "mounts",
-    "data_loading"}. A GPU's record has its identity, "tests" by name and "errors" (before and after). Each test's
-    record has "state": done, failed, late, died or skipped (with "reason"; "applies" is False where the test is not for
-    this node, "lacks_pytorch" where it is not if the node shall have no PyTorch).
-    """
+def measure(node: Node, wishes: Wishes) -> Measurements:
+    """Run all tests and return the measurements."""
     before = _errors(node, wishes)
     gpus = [_gpu(node, wishes, index) for index in range(len(_look(node, wishes)[0]))]
     between = _peer_copies(node, wishes, gpus)
@@ -85,14 +90,15 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     after = _errors(node, wishes)
     for gpu in gpus:
         gpu["errors"] = {"before": before.get(gpu["bus_id"]), "after": after.get(gpu["bus_id"])}
-    simulation = next((gpu.pop("simulation") for gpu in gpus if gpu.get("simulation")), None) or {}
+    simulations = [gpu.pop("simulation", None) for gpu in gpus]
+    simulation = next(filter(None, simulations), None)
     return {
         "schema": SCHEMA,
         "level": wishes.level,
         "python": wishes.python,
-        "simulated": simulation.get("line"),
-        "rates_declared": simulation.get("rates_declared", True),
-        "gpus": [{key: value for key, value in gpu.items() if key != "simulation"} for gpu in gpus],
+        "simulated": simulation["line"] if simulation else None,
+        "rates_declared": simulation["rates_declared"] if simulation else True,
+        "gpus": gpus,
         "peer_copies": between,
         "all_reduce": all_reduce,
         "container": _container(wishes, gpus),
@@ -101,69 +107,71 @@ def measure(node: Node, wishes: Wishes) -> dict[str, Any]:
     }
 
 
-def _look(node: Node, wishes: Wishes) -> tuple[list[dict[str, Any]], UsersOfGpus]:
+def _look(node: Node, wishes: Wishes) -> tuple[list[NvmlGpu], UsersOfGpus]:
     """Return NVML's GPUs and who uses them, as they are now."""
     gpus = NvmlQuery(NVML_SECONDS, wishes.nvml_library).facts()["gpus"]
     return gpus, facts_users.read(node, gpus, os.getpid())
 
 
-def _gpu(node: Node, wishes: Wishes, index: int) -> dict[str, Any]:
+def _gpu(node: Node, wishes: Wishes, index: int) -> TestedGpu:
     """Test one GPU, if it is idle at this moment."""
     gpus, users = _look(node, wishes)
     gpu = gpus[index] if index < len(gpus) else {"index": index}
-    record: dict[str, Any] = {key: gpu.get(key) for key in ("index", "name", "uuid", "bus_id", "device")}
+    identity: Any = {key: gpu.get(key) for key in ("index", "name", "uuid", "bus_id", "device")}
+    record: TestedGpu = identity
     busy = idle.why_not(gpu, gpus, users)
     if busy:
-        return {**record, "tests": dict.fromkeys(("smoke", "copies", "memory", "matmul"), _skipped(busy))}
-    tests: dict[str, Any] = {}
+        record["tests"] = {name: {**_skipped(busy)} for name in ("smoke", "copies", "memory", "matmul")}
+        return record
+    tests = record["tests"] = {}
     for name, test in (("smoke", cuda_tests.smoke), ("copies", cuda_tests.copies), ("memory", cuda_tests.memory)):
-        if name == "smoke" or works({"tests": tests}):
+        if name == "smoke" or works(record):
             tests[name] = cuda_tests.CudaTest(test, gpu, wishes.seconds, wishes.cuda_library).finish()
             record["simulation"] = tests[name].pop("simulation") or record.get("simulation")
         else:
-            tests[name] = _skipped(WITHOUT_SMOKE)
-    tests["matmul"] = _matmul(wishes, gpu) if works({"tests": tests}) else _skipped(WITHOUT_SMOKE)
-    return {**record, "tests": tests}
+            tests[name] = {**_skipped(WITHOUT_SMOKE)}
+    tests["matmul"] = _matmul(wishes, gpu) if works(record) else {**_skipped(WITHOUT_SMOKE)}
+    return record
 
 
-def works(gpu: dict[str, Any]) -> bool:
+def works(gpu: TestedGpu) -> bool:
     """Tell whether a GPU passed the smoke test."""
-    smoke: dict[str, Any] = gpu["tests"]["smoke"]
+    smoke = gpu["tests"]["smoke"]
     return smoke["state"] == "done" and not smoke["wrong"]
 
 
-def _matmul(wishes: Wishes, gpu: dict[str, Any]) -> dict[str, Any]:
+def _matmul(wishes: Wishes, gpu: NvmlGpu) -> Tried:
     if not wishes.python:
-        return WITHOUT_PYTORCH
+        return {**WITHOUT_PYTORCH}
     try:
         return programs.TorchTest(wishes.python, gpu, wishes.program_seconds).finish()
     except OSError as error:
         return {"state": "failed", "error": {"code": None, "name": f"{wishes.python}: {error.strerror}"}}
 
 
-def _taken(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, str]:
+def _taken(node: Node, wishes: Wishes, gpus: list[TestedGpu]) -> dict[str, str]:
     """Return, by uuid, why GPUs that work may be loaded no more: their own tests are minutes old on a large node."""
     return idle.taken([gpu["uuid"] for gpu in gpus if works(gpu)], *_look(node, wishes))
 
 
-def _peer_copies(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def _peer_copies(node: Node, wishes: Wishes, gpus: list[TestedGpu]) -> PeerCopies:
     """Copy between all GPUs that work; the others are left alone."""
     if len(gpus) < 2:  # noqa: PLR2004 - a copy has two ends
-        return ONE_GPU
+        return {**ONE_GPU}
     taken = _taken(node, wishes, gpus)
     able = [gpu for gpu in gpus if works(gpu) and gpu["uuid"] not in taken]
     if len(able) < 2:  # noqa: PLR2004 - the same two
-        return _skipped(_with_users("fewer than two GPUs are idle and passed the CUDA smoke test", taken))
+        return {**_skipped(_with_users("fewer than two GPUs are idle and passed the CUDA smoke test", taken))}
     pairs = peer_copies.measure(able, wishes.seconds, wishes.cuda_library)
     return {"state": "done", "pairs": pairs, "taken": taken}
 
 
-def _all_reduce(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def _all_reduce(node: Node, wishes: Wishes, gpus: list[TestedGpu]) -> Together:
     if len(gpus) < 2:  # noqa: PLR2004 - a collective needs two
-        return ONE_GPU
+        return {**ONE_GPU}
     taken = _taken(node, wishes, gpus)
     if taken or not all(works(gpu) for gpu in gpus):
-        return _skipped(_with_users("not every GPU of the node is idle and passed the CUDA smoke test", taken))
+        return {**_skipped(_with_users("not every GPU of the node is idle and passed the CUDA smoke test", taken))}
     try:
         return programs.all_reduce(wishes.python, gpus, wishes.program_seconds)
     except OSError as error:
@@ -174,13 +182,13 @@ def _with_users(reason: str, taken: dict[str, str]) -> str:
     return ": ".join([reason, *dict.fromkeys(taken.values())])
 
 
-def _container(wishes: Wishes, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(wishes: Wishes, gpus: list[TestedGpu]) -> InContainer:
     if not wishes.container_image:
         return {**_skipped("no image is set (verify_container_image)"), "applies": False}
     return programs.container(wishes.container_image, len(gpus), wishes.program_seconds)
 
 
-def _loading(node: Node, wishes: Wishes, gpus: list[dict[str, Any]], busy: str | None) -> list[dict[str, Any]]:
+def _loading(node: Node, wishes: Wishes, gpus: list[TestedGpu], busy: str | None) -> list[Loading]:
     """Load data from each directory, for a GPU that is idle; while somebody works on the node, from none."""
     if not wishes.python or busy:
         return [{"path": path, **(_skipped(busy) if busy else WITHOUT_PYTORCH)} for path in wishes.mounts]
@@ -190,22 +198,22 @@ def _loading(node: Node, wishes: Wishes, gpus: list[dict[str, Any]], busy: str |
     return [_load_from(wishes, wishes.python, path, numbers, free) for path in wishes.mounts]
 
 
-def _load_from(wishes: Wishes, python: str, path: str, numbers: list[int], gpu: str) -> dict[str, Any]:
+def _load_from(wishes: Wishes, python: str, path: str, numbers: list[int], gpu: str) -> Loading:
     try:
         return loading.measure(python, path, numbers, gpu, wishes.program_seconds)
     except OSError as error:
         return {"path": path, "state": "failed", "error": {"code": None, "name": str(error)}}
 
 
-def _burn_in(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> None:
+def _burn_in(node: Node, wishes: Wishes, gpus: list[TestedGpu]) -> None:
     """Load all GPUs that work at once, watch them, and put what came of it among each GPU's tests."""
     loads = {}
     taken = _taken(node, wishes, gpus)
     for gpu in gpus:
         if not works(gpu):
-            gpu["tests"]["burn_in"] = _skipped(WITHOUT_SMOKE)
+            gpu["tests"]["burn_in"] = {**_skipped(WITHOUT_SMOKE)}
         elif gpu["uuid"] in taken:
-            gpu["tests"]["burn_in"] = _skipped(taken[gpu["uuid"]])
+            gpu["tests"]["burn_in"] = {**_skipped(taken[gpu["uuid"]])}
         else:
             loads[gpu["uuid"]] = _load(wishes, gpu)
     samples = _samples(wishes) if loads else []
@@ -217,7 +225,7 @@ def _burn_in(node: Node, wishes: Wishes, gpus: list[dict[str, Any]]) -> None:
             gpu["tests"]["burn_in"] = {**record, "minutes": wishes.burn_in_minutes, **_summary(seen)}
 
 
-def _load(wishes: Wishes, gpu: dict[str, Any]) -> cuda_tests.CudaTest | programs.TorchTest:
+def _load(wishes: Wishes, gpu: TestedGpu) -> cuda_tests.CudaTest | programs.TorchTest:
     """Start the heaviest load that this GPU can be given."""
     seconds = 60 * wishes.burn_in_minutes
     if gpu["tests"]["matmul"]["state"] == "done" and wishes.python:
@@ -226,7 +234,10 @@ def _load(wishes: Wishes, gpu: dict[str, Any]) -> cuda_tests.CudaTest | programs
     return cuda_tests.CudaTest(test, gpu, seconds + wishes.seconds, wishes.cuda_library)
 
 
-def _samples(wishes: Wishes) -> list[dict[str, dict[str, Any]]]:
+Sample = dict[str, "int | None"]
+
+
+def _samples(wishes: Wishes) -> list[dict[str, Sample]]:
     """Read temperature, clock, power and what slows the clocks of all GPUs, every few seconds of the burn-in."""
     end, found = time.monotonic() + 60 * wishes.burn_in_minutes, []
     while time.monotonic() < end:
@@ -236,7 +247,7 @@ def _samples(wishes: Wishes) -> list[dict[str, dict[str, Any]]]:
     return found
 
 
-def _sample(gpu: dict[str, Any]) -> dict[str, Any]:
+def _sample(gpu: NvmlGpu) -> Sample:
     return {
         "celsius": _number(gpu["temperature"]["gpu"]),
         "margin": _number(gpu["temperature"]["margin"]),
@@ -246,11 +257,11 @@ def _sample(gpu: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(samples: list[Sample]) -> Tried:
     """Return the extremes of the samples, and every reason that slowed the clocks in any of them."""
 
     def known(key: str) -> list[int]:
-        return [sample[key] for sample in samples if sample[key] is not None]
+        return [value for value in (sample[key] for sample in samples) if value is not None]
 
     reasons = 0
     for sample in known("event_reasons"):
@@ -265,7 +276,7 @@ def _summary(samples: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _errors(node: Node, wishes: Wishes) -> dict[str, dict[str, Any]]:
+def _errors(node: Node, wishes: Wishes) -> dict[str, Errors]:
     """Count, by bus id, the errors that a load may bring: of the memory, and in the kernel log, there by their XIDs.
 
     What a program causes is left out: that of a user may run meanwhile.
@@ -297,5 +308,5 @@ def _number(reading: Any) -> int | None:
     return reading if isinstance(reading, int) else None
 
 
-def _skipped(reason: str) -> dict[str, Any]:
+def _skipped(reason: str) -> Ended:
     return {"state": "skipped", "reason": reason}
