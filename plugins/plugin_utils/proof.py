@@ -15,9 +15,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import NotForThisMachine, ResultRecord
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import NotForThisMachine
 
 
 def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:

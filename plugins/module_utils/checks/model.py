@@ -200,6 +200,14 @@ class ResultRecord(TypedDict):
     source: str
 
 
+class NotForThisMachine(TypedDict):
+    """A check that is not for a host, or one of its GPUs, and why."""
+
+    id: str
+    reason: str | None
+    gpu: GpuId | None
+
+
 @dataclass(frozen=True)
 class Result:
     """One answer of one check, about the node or one of its GPUs.

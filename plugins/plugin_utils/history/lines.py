@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import (
         Changes,
+        Dated,
         Found,
         FoundOn,
         Gpu,
-        Host,
+        Proven,
         Rates,
-        Report,
     )
 
 SCHEMA = 1
@@ -46,7 +46,7 @@ class Line(TypedDict):
     findings: list[Found]
 
 
-def line(document: Report, host: Host) -> Line:
+def line(document: Dated, host: Proven) -> Line:
     """Return what is kept of a host of a report."""
     return {
         "schema": SCHEMA,
@@ -66,7 +66,7 @@ def line(document: Report, host: Host) -> Line:
     }
 
 
-def _checks(host: Host) -> dict[str, str]:
+def _checks(host: Proven) -> dict[str, str]:
     """Return the checks that looked at something, with ok or the worst finding of warn and above."""
     looked: dict[str, str] = {NOT_JUDGED: "ok" if host["state"] == "verified" else "fail"}
     for result in host["results"]:
@@ -76,7 +76,7 @@ def _checks(host: Host) -> dict[str, str]:
     return looked
 
 
-def _findings(host: Host) -> list[Found]:
+def _findings(host: Proven) -> list[Found]:
     found: list[Found] = [
         {"id": one["id"], "severity": one["severity"], "summary": one["summary"], "gpu": one["gpu"]}
         for one in host["results"]

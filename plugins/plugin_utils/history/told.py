@@ -14,8 +14,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.history.trends import 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import FoundOn, Gpu, GpuId, Trend
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import FoundOn, Gpu, Trend
 
 # A nightly proof that was left out for a week is no accident.
 STALE_DAYS = 7

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Gpu, GpuId, Rates, Trend, Worse
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Gpu, Rates, Trend, Worse
 
     Counter = Literal["ecc_corrected", "ecc_uncorrected", "remapped_rows", "replays"]
     Lines = Sequence[Line]

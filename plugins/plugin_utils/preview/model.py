@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.host_types import Shown
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Shown
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Person

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ResultRecord
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Gpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
         Finding,
         Gathered,
-        Gpu,
         Host,
         Report,
         TrendOf,
