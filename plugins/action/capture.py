@@ -10,8 +10,6 @@ import contextlib
 import hashlib
 import json
 import stat
-import time
-from datetime import datetime, timezone
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +21,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import MARKER
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, signature, summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, look, signature, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_for
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture.settings import as_written
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.store import Store, open_store
-from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
-from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.values import faults
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves
@@ -39,8 +34,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MIB = 1 << 20
-AT_ONCE = 8 * MIB  # bytes of contents in one answer, but for the last file in it
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Entry
+
+AT_ONCE = 8 << 20  # bytes of contents in one answer, but for the last file in it
 
 
 class ActionModule(Asking):
@@ -60,10 +56,10 @@ class ActionModule(Asking):
         try:
             cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
-                return summary.result(manifests.typed(self._manifest(host, args)), None)
+                return summary.result(manifests.typed(self._look(host, args)), None)
             self.refuse_half_rebuilt(host, Path(args["directory"]))
             with open_store(Path(args["directory"]), host, args["keep"]) as store:
-                manifest = self._manifest(host, args)
+                manifest = self._look(host, args)
                 secrets = self._contents(manifest, store)
                 written = store.finish(manifest, secrets, cipher)
         except Refusal as refusal:
@@ -72,51 +68,19 @@ class ActionModule(Asking):
             return failed.result
         return summary.result(written.manifest, written.path, store.damage, _told(Path(args["directory"])))
 
+    def _look(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
+        return look.document(self, host, args, leaves.on_host(options.Values(self.given)))
+
     def refuse_half_rebuilt(self, host: str, directory: Path) -> None:
         """Raise Refusal R078 for a system that came from a capture of this directory, and has not all of it back.
 
         A run that did not see the installation, or that of a person with a medium, knows it by the node alone.
         """
-        marker, done = self._ask("read", [(path, 0, MIB) for path in (MARKER, f"/{software_done.PLACE}")])
+        marker, done = self._read_parts([(path, 0, look.MIB) for path in (MARKER, f"/{software_done.PLACE}")])
         with contextlib.suppress(ValueError, KeyError, TypeError):
             capture = json.loads(base64.b64decode(marker["data"]))["capture"]
             if done is None and capture in captures.names(captures.place(directory, host)):
                 raise refuse("R078", host=host, capture=capture)
-
-    def _manifest(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
-        """Let the node look at itself, and add what the controller knows of it."""
-        catalog, started = Catalog(), time.monotonic()
-        made = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-        wishes = {
-            "captured": catalog.read("captured")["captured"],
-            "ephemeral": catalog.read("ephemeral")["ephemeral"],
-            "leaves": leaves.on_host(options.Values(self._given)),
-            "paths": args["paths"],
-            "acknowledged": args["acknowledged"],
-            "receipts": args["receipts"],
-            "largest": args["largest_mib"] * MIB,
-        }
-        found: dict[str, Any] = self._ask("look", json.loads(json.dumps(wishes, default=str)))
-        sections = found["sections"]
-        sections["gpulab"]["facts"] = self.variables["ansible_facts"].get("gpulab")
-        sections["gpulab"]["settings"] = as_written(self.variables)
-        sections["baseline"] = _baseline(args["report"], host)
-        manifest = {
-            **found,
-            "schema": manifests.SCHEMA,
-            "gpulab": version(),
-            "host": host,
-            "made": made,
-            "seconds": round(time.monotonic() - started, 1),
-            "acknowledged": args["acknowledged"],
-        }
-        # What Ansible hands out is tagged; JSON makes plain data of it.
-        plain: dict[str, Any] = json.loads(json.dumps(manifest, default=str))
-        return plain
-
-    def _given(self, name: str) -> Any:
-        """Return the value that an option has on the host; None where it has none."""
-        return self._templar.template(self.variables.get(name))
 
     def _contents(self, manifest: dict[str, Any], store: Store) -> dict[str, bytes]:
         """Store the contents of the files, and return the secret ones; both as the manifest then says it.
@@ -148,15 +112,15 @@ class ActionModule(Asking):
         manifest["files"] = [entry for entry in manifest["files"] if entry["path"] not in missing]
         return secrets
 
-    def _read(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+    def _read(self, entries: list[Entry]) -> Iterator[tuple[Entry, list[Any]]]:
         """Yield files with the module's answers for all of their parts."""
         for _path, parts in groupby(self._parts(entries), lambda part: part[0]["path"]):
             read = list(parts)
             yield read[0][0], [answer for _entry, answer in read]
 
-    def _parts(self, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _parts(self, entries: list[Entry]) -> Iterator[tuple[Entry, Any]]:
         """Yield the parts of files, in their order, with the module's answers."""
-        batch: list[tuple[dict[str, Any], int]] = []
+        batch: list[tuple[Entry, int]] = []
         size = 0
         for entry in entries:
             for start in range(0, max(entry["size"], 1), AT_ONCE):
@@ -167,15 +131,14 @@ class ActionModule(Asking):
                     batch, size = [], 0
         yield from self._answered(batch)
 
-    def _answered(self, batch: list[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _answered(self, batch: list[tuple[Entry, int]]) -> Iterator[tuple[Entry, Any]]:
         if batch:
-            answers = self._ask("read", [(entry["path"], start, AT_ONCE) for entry, start in batch])
+            answers = self._read_parts([(entry["path"], start, AT_ONCE) for entry, start in batch])
             yield from zip((entry for entry, _start in batch), answers)
 
-    def _ask(self, work: str, asked: Any) -> Any:
-        """Return the module's answer. Raises FailedError."""
-        args = {"directory": self._task.args["directory"], "work": work}
-        return self.ask("gpulab.node.capture", args, asked)
+    def _read_parts(self, parts: list[tuple[str, int, int]]) -> Any:
+        """Return the module's answer for each part: path, start and size. Raises FailedError."""
+        return self.ask(look.MODULE, {"directory": self._task.args["directory"], "work": "read"}, parts)
 
 
 def wrong_settings(args: dict[str, Any]) -> Iterator[Refusal]:
@@ -194,19 +157,10 @@ def _told(directory: Path) -> list[str]:
     return [f"  others may write in {directory.absolute()}; {key}, which signs captures, has to stay yours alone"]
 
 
-def _unreadable(entry: dict[str, Any], answers: list[Any]) -> list[dict[str, Any]]:
+def _unreadable(entry: Entry, answers: list[Any]) -> list[dict[str, Any]]:
     """Return what is left over of a file: all of it, where it is there and a part of it cannot be read."""
     reasons = [one["unreadable"] for one in answers if one and "unreadable" in one]
     if not reasons:
         return []
     why = f"it cannot be read: {reasons[0]}"
     return [{"path": entry["path"], "files": 1, "bytes": entry["size"], "owner": entry["owner"], "why": why}]
-
-
-def _baseline(report: str | None, host: str) -> dict[str, Any]:
-    """Return the last proof of a host, as report.json has it; empty where there is none."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        written = json.loads(Path(report or "").read_text(encoding="utf-8"))
-        (found,) = [one for one in written["hosts"] if one["name"] == host]
-        return {"created": written["created"], **found}
-    return {}

@@ -4,7 +4,7 @@
 """gpulab.node.installer_boot: plan a reinstall, let the node start the installer once, and wait for what comes back.
 
 The plan is made again for each work that needs it, from the capture on the controller and what the node says. So no
-secret is in a result, a fact or a log, and what is put is never planned from an older look.
+secret is in a result, a fact or a log, and what is put is never planned from an older seen.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ import time
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible import constants
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.gpulab.node.plugins.action import capture as capturing
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS as OF_CAPTURE
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import in_use
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, reinstall, summary
+from ansible_collections.gpulab.node.plugins.plugin_utils import options
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures, look, reinstall, summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.secrets import cipher_of
-from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import FailedError
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import Asking, FailedError
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import archive, image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import installation, obstacles, planned
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Captured, Found, Wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,13 +63,7 @@ FOUND_AGAIN = {"discovered_interpreter_python": "/usr/bin/python3"}
 WHO = 'id -un; echo "$SSH_CONNECTION"'
 _SSH_CONNECTION_FIELDS = 4
 _MARKED = re.compile(r'"(plan|capture)"\s*:\s*"([^"]*)"')
-WORKS = ("begin", "plan", "put", "lock", "arm", "reboot", "wait", "disarm")
 ARGUMENTS: dict[str, Any] = {
-    "work": {
-        "type": "str",
-        "choices": ["begin", "plan", "put", "lock", "arm", "reboot", "wait", "disarm"],
-        "required": True,
-    },
     "directory": {"type": "path", "default": "captures"},
     "age_identity": {"type": "path"},
     "capture": {"type": "dict", "default": {}},
@@ -90,19 +85,20 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-class ActionModule(capturing.ActionModule):
+class ActionModule(Asking):
     """Do one work of a reinstall; in check mode, the plan alone."""
 
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the work returns, or the refusals."""
-        super(capturing.ActionModule, self).run(tmp, task_vars)
+        super().run(tmp, task_vars)
         self.variables = task_vars or {}
-        _validated, self._args = self.validate_argument_spec(ARGUMENTS)
+        work = {"type": "str", "choices": list(WORKS), "required": True}
+        _validated, self._args = self.validate_argument_spec({"work": work, **ARGUMENTS})
         self._host = self.variables["inventory_hostname"]
         try:
-            result = getattr(self, self._args["work"])()  # which is one of WORKS
+            result = WORKS[self._args["work"]](self)
         except Refusal as refusal:
             return failure([refusal])
         except FailedError as failed:
@@ -128,7 +124,7 @@ class ActionModule(capturing.ActionModule):
     def plan(self) -> dict[str, Any]:
         """Say what would happen, and what stands against it: outside of check mode, a missing confirmation, too."""
         captured, told = self._captured()
-        planned_so, look = self._planned(captured)
+        planned_so, seen = self._planned(captured)
         lines = [
             *told,
             *planned_so.lines,
@@ -136,7 +132,7 @@ class ActionModule(capturing.ActionModule):
             *_exported(captured.manifest.sections.disks.exports),
         ]
         blockers = list(planned_so.blockers)
-        if not blockers and not captured.manifest.sections.disks.container and _is_here(look["boot_id"]):
+        if not blockers and not captured.manifest.sections.disks.container and _is_here(seen["boot_id"]):
             blockers.append(refuse("R075", host=self._host))
         blockers += self._judged(planned_so.plan) if planned_so.plan and not blockers else []
         blockers += self._in_use()
@@ -156,7 +152,8 @@ class ActionModule(capturing.ActionModule):
         if self._task.check_mode:
             defaults = {name: one.get("default") for name, one in OF_CAPTURE.items()}
             settings = {**defaults, **self._args["capture"], "directory": self._args["directory"]}
-            manifest = manifests.typed(self._manifest(self._host, settings))
+            left = leaves.on_host(options.Values(self.given))
+            manifest = manifests.typed(look.document(self, self._host, settings, left))
             lines: list[str] = summary.result(manifest, None)["lines"]
             return Captured(manifest, lambda _path: None), lines
         capture = captures.latest(place)
@@ -169,7 +166,7 @@ class ActionModule(capturing.ActionModule):
     def _planned(self, captured: Captured) -> tuple[installation.Installation, dict[str, Any]]:
         """Return the plan, with what the boot loader stands against it, and what the node said."""
         user, server, client = self._who()
-        look = self._on_node("look")
+        seen = self._on_node("look")
         keys = self._keys(captured.authorized_keys(user))
         wishes = Wishes(
             self._args["system"],
@@ -179,12 +176,12 @@ class ActionModule(capturing.ActionModule):
             self._args["minutes"],
             planned.network_files(self._host, self._args["network_files"]),
         )
-        found = Found(look["dmi_uuid"], look["memory"], user, keys, server, client)
+        found = Found(seen["dmi_uuid"], seen["memory"], user, keys, server, client)
         made = installation.plan(captured, found, wishes, planned.installers())
-        if look["obstacle"] and not captured.manifest.sections.disks.container:
-            more = refuse("R024", host=self._host, detail=look["obstacle"])
+        if seen["obstacle"] and not captured.manifest.sections.disks.container:
+            more = refuse("R024", host=self._host, detail=seen["obstacle"])
             made = replace(made, blockers=(*made.blockers, more))
-        return made, look
+        return made, seen
 
     def _in_use(self) -> list[Refusal]:
         """Return R009 where somebody works on the node, by the facts that the role has just read."""
@@ -192,7 +189,7 @@ class ActionModule(capturing.ActionModule):
         return [refuse("R009", host=self._host, who=who)] if who else []
 
     def _judged(self, plan: Plan) -> list[Refusal]:
-        """Let the installer's own guards look at the running node."""
+        """Let the installer's own guards seen at the running node."""
         reasons = self._on_node("judge", plan=plan)["reasons"]
         return [refuse("R074", host=self._host, detail=" ".join(reasons))] if reasons else []
 
@@ -218,7 +215,7 @@ class ActionModule(capturing.ActionModule):
         if self._task.check_mode:
             return {"changed": True}
         captured, _told = self._captured()
-        made, look = self._planned(captured)
+        made, seen = self._planned(captured)
         blockers = [*made.blockers, *(self._judged(made.plan) if made.plan and not made.blockers else [])]
         if blockers or made.plan is None:
             return failure(blockers)
@@ -231,10 +228,10 @@ class ActionModule(capturing.ActionModule):
             sums = {image.KERNEL: ready.sums[image.KERNEL], image.TREE: ready.sums[image.TREE]}
             sums[HOST_PART] = hashlib.sha256(part).hexdigest()
             paths = {image.KERNEL: ready.kernel, image.TREE: ready.tree, HOST_PART: Path(own.name)}
-            given = self._copied(paths, sums, look["here"])
+            given = self._copied(paths, sums, seen["here"])
             changed = self._on_node("put", files=given)["changed"]
         arguments = planned.kernel_arguments(made.plan, refused="reboot", source="disk")
-        return {"changed": changed, **_named(made.plan), "arguments": arguments, "boot_id": look["boot_id"]}
+        return {"changed": changed, **_named(made.plan), "arguments": arguments, "boot_id": seen["boot_id"]}
 
     def _copied(self, paths: dict[str, Path], sums: dict[str, str], here: dict[str, str]) -> dict[str, dict[str, Any]]:
         """Copy files to the node's temporary directory, but for those that it has; say where they are."""
@@ -339,6 +336,18 @@ class ActionModule(capturing.ActionModule):
         """Return what the module on the node answers. Raises FailedError."""
         found: dict[str, Any] = self.ask(MODULE, {"work": work}, {"host": self._host, **asked})
         return found
+
+
+WORKS: dict[str, Callable[[ActionModule], dict[str, Any]]] = {
+    "begin": ActionModule.begin,
+    "plan": ActionModule.plan,
+    "put": ActionModule.put,
+    "lock": ActionModule.lock,
+    "arm": ActionModule.arm,
+    "reboot": ActionModule.reboot,
+    "wait": ActionModule.wait,
+    "disarm": ActionModule.disarm,
+}
 
 
 def _named(plan: Plan | None) -> dict[str, Any]:

@@ -39,6 +39,12 @@ def test_a_half_knows_no_plugin_and_a_node_nothing_of_the_controller(half, known
     assert foreign == []
 
 
+def test_no_action_is_made_of_another():
+    """What two have in common is in plugin_utils: an action that inherits from another one has its works, too."""
+    paths = sorted((PLUGINS / "action").glob("*.py"))
+    assert [path.name for path in paths if any(name.startswith("action.") for name in imported(path))] == []
+
+
 def test_no_module_loads_the_types_of_the_facts():
     loading = [
         str(path.relative_to(PLUGINS))

@@ -81,11 +81,10 @@ def _silent(root: str, trouble: str) -> Engine:
 
 def _answering(node: Node, ask: Ask, places: Places) -> tuple[list[Engine], list[Storage]]:
     info = ask("/info") or {}
-    known = [ask(f"/images/{one['Id']}/json") or {} for one in ask("/images/json?all=1") or ()]
+    known, containers = _each(ask, "images"), _each(ask, "containers")
     volumes, networks = listed(ask("/volumes"), "Volumes"), ask("/networks") or []
-    running = [ask(f"/containers/{one['Id']}/json") or {} for one in ask("/containers/json?all=1") or ()]
     of_containerd = "containerd.snapshotter" in json.dumps(info)
-    images = [(one, _image(one, of_containerd=of_containerd)) for one in known if one]
+    images = [(one, _image(one, of_containerd=of_containerd)) for one in known]
     able, root = [one for one, image in images if image.comes_back], text(info, "DockerRootDir") or ROOT
     engine = Engine(
         program=DOCKER,
@@ -96,11 +95,17 @@ def _answering(node: Node, ask: Ask, places: Places) -> tuple[list[Engine], list
         images=[image for one, image in images if image.names or not one.get("Parent")],
         volumes=[_volume(one, places) for one in volumes],
         networks=[_network(one) for one in networks if one.get("Name") not in OWN_NETWORKS],
-        containers=[_container(one) for one in running if one],
+        containers=[_container(one) for one in containers],
     )
     layers = frozenset(layer for one in able for layer in _layers(node, root, one))
     manifests = frozenset(_manifests(node, able))
     return [engine], [Storage(DOCKER, root.rstrip("/"), layers), Storage(CONTAINERD, MANIFESTS, images=manifests)]
+
+
+def _each(ask: Ask, kind: str) -> list[dict[str, Any]]:
+    """Return what the daemon says of each image, or of each container; one that is gone meanwhile is left out."""
+    answers = [ask(f"/{kind}/{one['Id']}/json") for one in ask(f"/{kind}/json?all=1") or ()]
+    return [answer for answer in answers if answer]
 
 
 def _layers(node: Node, root: str, image: dict[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import account_fi
 from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import GROUP, SHADOW, SUBGID, SUBUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Range
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
@@ -60,15 +60,9 @@ def read(node: Node, owners: set[int], groups: set[int]) -> Accounts:
     chosen = [one for one in known if _is_person(one.uid, int(limits.get("UID_MIN", _UID_MIN))) or one.uid in owners]
     ranges = {kind: account_files.ranges(node.text(path)) for kind, path in (("user", SUBUID), ("group", SUBGID))}
     users = _users(node, chosen, lines, ranges)
-    names, primary = {user.name for user in users}, {user.gid for user in users}
-    least = int(limits.get("GID_MIN", _UID_MIN))
     answers = {kind: question.output() for kind, question in questions.items()}
     elsewhere = {kind: _names(kind, answer or "") for kind, answer in answers.items()}
-    kept = [
-        Group(group.name, group.gid, list(group.members))
-        for group in lines
-        if _is_person(group.gid, least) or group.gid in groups | primary or not names.isdisjoint(group.members)
-    ]
+    kept = list(_groups(lines, users, groups, int(limits.get("GID_MIN", _UID_MIN))))
     unnamed = [
         Unnamed(kind, number, _of(number, ranges[kind]))
         for kind, ids in foreign.items()
@@ -76,6 +70,13 @@ def read(node: Node, owners: set[int], groups: set[int]) -> Accounts:
         if number not in elsewhere.get(kind, {})
     ]
     return Accounts(users, kept, unnamed, _directory(node, elsewhere, list(answers.values())))
+
+
+def _groups(lines: list[account_files.Group], users: list[User], owning: set[int], least: int) -> Iterator[Group]:
+    names, numbers = {user.name for user in users}, owning | {user.gid for user in users}
+    for group in lines:
+        if _is_person(group.gid, least) or group.gid in numbers or not names.isdisjoint(group.members):
+            yield Group(group.name, group.gid, list(group.members))
 
 
 def _directory(node: Node, elsewhere: dict[str, dict[int, str]], answers: list[str | None]) -> Directory:

@@ -253,6 +253,13 @@ def _overlap(one: Range, other: Range) -> bool:
     return one.first < other.first + other.count and other.first < one.first + one.count
 
 
+def _apart(one: Range, fixed: list[Range], every: list[Range]) -> Range:
+    """Return a range, behind all others where it overlaps one that is fixed."""
+    if one in fixed or not any(_overlap(one, other) for other in fixed):
+        return one
+    return replace(one, first=max(each.first + each.count for each in every))
+
+
 def _ranges(now: str, captured: str, restored: Collection[str]) -> str:
     """Return subuid or subgid: captured ranges as they were; one of the new system that overlaps them is moved."""
     new = account_files.ranges(now)
@@ -263,11 +270,8 @@ def _ranges(now: str, captured: str, restored: Collection[str]) -> str:
     for one in new:
         if one.who in names:
             found += [each for each in came if each.who == one.who and each not in found]
-        elif one not in fixed and any(_overlap(one, other) for other in fixed):
-            end = max(each.first + each.count for each in [*fixed, *new, *found])
-            found.append(replace(one, first=end))
         else:
-            found.append(one)
+            found.append(_apart(one, fixed, [*fixed, *new, *found]))
     found += [one for one in came if one not in found]
     others = [line for line in now.split("\n") if line.strip() and not account_files.ranges(line)]
     return "".join(f"{line}\n" for line in [*(f"{one.who}:{one.first}:{one.count}" for one in found), *others])

@@ -78,20 +78,22 @@ def answers(before: Iterable[Interface], address: str) -> bool:
 
 def change(before: Network, now: Network, names: Mapping[str, str]) -> Change:
     """Return what changes between two sections network, beside files."""
-    was = {one.name for one in before.tools if one.active}
-    active = {one.name for one in now.tools if one.active}
+    was, active = _active(before), _active(now)
     enable = [unit for tool, unit in UNITS.items() if tool in was - active]
+    if before.dns.managed_by == "systemd" != now.dns.managed_by:
+        enable.append(RESOLVED)
     disable = [unit for tool, unit in UNITS.items() if tool in active - was and was]
-    resolved = [one.dns.managed_by == "systemd" for one in (before, now)]
-    enable += [RESOLVED] if resolved[0] and not resolved[1] else []
+    there = {one.name for one in now.interfaces} - {LOOPBACK}
     interfaces = [names.get(one.name, one.name) for one in before.interfaces if one.kind == "physical"]
-    there = {one.name for one in now.interfaces}
-    return Change(
-        tuple(enable),
-        tuple(disable),
-        tuple(one for one in interfaces if one in there and one != LOOPBACK),
-        netplan=any(one.name == "netplan" and one.files for one in before.tools),
-    )
+    return Change(tuple(enable), tuple(disable), tuple(one for one in interfaces if one in there), _netplan(before))
+
+
+def _active(network: Network) -> set[str]:
+    return {one.name for one in network.tools if one.active}
+
+
+def _netplan(network: Network) -> bool:
+    return any(one.name == "netplan" and one.files for one in network.tools)
 
 
 def lacking(why: str) -> dict[str, str]:
@@ -134,8 +136,7 @@ def back_script(wanted: Change, now: Network, added: Iterable[str], archive: str
     script.run("rm", "-f", "--", *added)
     script.run("tar", "--extract", "--preserve-permissions", "--file", archive, "--directory", "/")
     script.run("systemctl", "daemon-reload")
-    netplan = any(one.name == "netplan" and one.files for one in now.tools)
-    former = Change(wanted.disable, wanted.enable, wanted.interfaces, netplan)
+    former = Change(wanted.disable, wanted.enable, wanted.interfaces, _netplan(now))
     _switch(script, former.enable, former.disable, former)
     active = [UNITS[one.name] for one in now.tools if one.active and one.name in UNITS]
     for unit in active:

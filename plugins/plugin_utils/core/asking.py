@@ -40,6 +40,10 @@ class Asking(ActionBase):
 
     variables: dict[str, Any]
 
+    def given(self, name: str) -> Any:
+        """Return the value that an option has on the host; None where it has none."""
+        return self._templar.template(self.variables.get(name))
+
     def ask(self, module: str, args: dict[str, Any], asked: Any) -> Any:
         """Return what the module answers to asked, JSON-able data that its argument of this name carries.
 

@@ -106,6 +106,7 @@ def _faults_of_action(action: dict[str, Any], disks: set[Any]) -> Iterator[str]:
         yield "there is swap"
 
 
+_PARTITION = {"part", "partition"}
 _KS_DISKS = {
     "ignoredisk": "--only-use",
     "clearpart": "--drives",
@@ -124,15 +125,10 @@ def of_kickstart(text: str) -> Iterator[str]:
     names = [words[0] for words in commands]
     yield from (f"{name} is there {names.count(name)} times" for name in _KS_ONCE if names.count(name) != 1)
     yield from (f"{name} is there" for name in _KS_NEVER if name in names)
-    if not {"part", "partition"} & set(names):
+    if not _PARTITION & set(names):
         yield "nothing is partitioned"
     for words in commands:
-        option = _KS_DISKS.get(words[0])
-        values = [word.partition("=")[2] for word in words if word.partition("=")[0] == option]
-        if option and values != [kickstart.DISK]:
-            yield f"{words[0]} does not say {option}={kickstart.DISK}"
-        if words[0] in {"part", "partition"} and ("swap" in words or "--fstype=swap" in words):
-            yield "there is swap"
+        yield from _faults_of_command(*words)
     before = re.findall(r"^%pre --erroronfail$(.*?)^%end$", plain, re.MULTILINE | re.DOTALL)
     if not any(f"\nsh {kickstart.PLACE}/{scripts.GUARD}\n" in script for script in before):
         yield "the guard does not run before the installer"
@@ -140,6 +136,14 @@ def of_kickstart(text: str) -> Iterator[str]:
     if "-os-prober" not in lines or "os-prober" in lines:
         yield "os-prober is not left out"
     yield from _faults_of_text(plain)
+
+
+def _faults_of_command(name: str, *words: str) -> Iterator[str]:
+    option = _KS_DISKS.get(name)
+    if option and [word for word in words if word.partition("=")[0] == option] != [f"{option}={kickstart.DISK}"]:
+        yield f"{name} does not say {option}={kickstart.DISK}"
+    if name in _PARTITION and {"swap", "--fstype=swap"} & set(words):
+        yield "there is swap"
 
 
 def _is_command(line: str) -> bool:

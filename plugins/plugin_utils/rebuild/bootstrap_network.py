@@ -86,16 +86,8 @@ def resolv(dns: Dns) -> dict[str, str]:
 
 
 def _lines(one: Interface, network: Network, *, needed: bool) -> Iterator[str]:
-    permanent = one.permanent_mac
-    changed = permanent is not None and permanent.lower() != (one.mac or "").lower()
     yield "# Written by gpulab for the time until the rebuild"
-    yield from ("[Match]", f"PermanentMACAddress={permanent}" if changed else f"MACAddress={one.mac}", "Type=ether")
-    yield from ("", "[Link]")
-    if changed:
-        yield f"MACAddress={one.mac}"
-    if one.mtu and one.mtu != ETHERNET_MTU:
-        yield f"MTUBytes={one.mtu}"
-    yield f"RequiredForOnline={'yes' if needed else 'no'}"
+    yield from _link(one, needed=needed)
     mine = [route for route in network.routes if route.interface == one.name]
     fixed = [each.address for each in one.addresses if not each.dynamic]
     moving = {_family(each.address) for each in one.addresses if each.dynamic}
@@ -109,6 +101,19 @@ def _lines(one: Interface, network: Network, *, needed: bool) -> Iterator[str]:
         if route.by not in _BY_ITSELF and route.to:
             yield from ("", "[Route]", *_route(route, fixed))
     yield ""
+
+
+def _link(one: Interface, *, needed: bool) -> Iterator[str]:
+    """Yield what an interface is known by, and its own settings."""
+    permanent = one.permanent_mac
+    changed = permanent is not None and permanent.lower() != (one.mac or "").lower()
+    yield from ("[Match]", f"PermanentMACAddress={permanent}" if changed else f"MACAddress={one.mac}", "Type=ether")
+    yield from ("", "[Link]")
+    if changed:
+        yield f"MACAddress={one.mac}"
+    if one.mtu and one.mtu != ETHERNET_MTU:
+        yield f"MTUBytes={one.mtu}"
+    yield f"RequiredForOnline={'yes' if needed else 'no'}"
 
 
 def _lease(one: Interface, tools: list[NetworkTool]) -> Iterator[str]:

@@ -42,11 +42,11 @@ def captured(monkeypatch):
     def captured(seen, now):
         action, asked = object.__new__(capture.ActionModule), []
 
-        def ask(_work, parts):
+        def ask(parts):
             asked.append(len(parts))
             return [part_of(now.get(path), start, size) for path, start, size in parts]
 
-        action._ask = ask
+        action._read_parts = ask
         manifest, store = {"files": seen, "remainder": []}, Store()
         secrets = action._contents(manifest, store)
         captured.remainder = manifest["remainder"]
@@ -137,7 +137,7 @@ def refused(tmp_path):
     def refused(**contents):
         action = object.__new__(capture.ActionModule)
         files = {MARKER: contents.get("marker"), DONE: contents.get("done")}
-        action._ask = lambda _work, parts: [
+        action._read_parts = lambda parts: [
             None if files[path] is None else part_of((files[path], 0o644), start, size) for path, start, size in parts
         ]
         try:
