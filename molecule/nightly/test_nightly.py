@@ -25,7 +25,8 @@ def test_proof_runs_as_the_user_and_a_bad_one_calls_somebody(host, level, status
     assert done.succeeded == (status == 0)
     user, directory, arguments = host.check_output("cat /srv/lab/called").splitlines()
     assert (user, directory) == ("prover", "/srv/lab")
-    assert arguments == f"gpulab.node.verify -e verify_level={level} -i /srv/lab/hosts.yml -l training_servers:&rack1"
+    asked = f"gpulab.node.verify -e verify_level={level} -e verify_software=all"
+    assert arguments == f"{asked} -i /srv/lab/hosts.yml -l training_servers:&rack1"
     host.run("sleep 1")
     assert host.file("/run/somebody-was-called").exists == (status != 0)
 

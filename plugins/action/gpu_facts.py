@@ -91,4 +91,5 @@ def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:
     if why:
         return failure([why])
     known = {"gpulab": told["gpulab"], "gpulab_check_mode": told.get("gpulab_check_mode") is True}
+    known["gpulab_software_trial"] = told.get("gpulab_software_trial")  # who takes it looks at its form
     return {**result, "ansible_facts": known}

@@ -95,6 +95,11 @@ ansible_facts:
       returned: always
       type: bool
       sample: false
+    gpulab_software_trial:
+      description: The last trial of M(gpulab.node.software_proof) in which nothing failed, where nothing that it
+        depends on has changed since.
+      returned: with O(work=look) and O(work=end)
+      type: dict
 refusal:
   description: >-
     Code, cause and remedy where another run works on the node, or where one of gpulab's records on the node is
@@ -108,6 +113,7 @@ holder:
 """
 
 import os
+from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
@@ -117,6 +123,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
+from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
 from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
 
 
@@ -143,6 +150,8 @@ def main() -> None:
             evidence.take()
         node = Node()
         receipts = Receipts(node)
+        last = trial.last(node) if params["work"] in (run_lock.LOOK, run_lock.END) else None
+        watch = trial.Watch(node, last.asked) if last else None
         facts = judged(collect(node, params["timeout"], kernel_values=params["kernel_values"]))
         if writes and params["work"] == run_lock.END:
             receipts.seal(facts)
@@ -150,7 +159,10 @@ def main() -> None:
     except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         fail(module, refusal, holder=holder)
-    module.exit_json(changed=False, ansible_facts={"gpulab": facts, "gpulab_check_mode": module.check_mode})
+    found = {"gpulab": facts, "gpulab_check_mode": module.check_mode}
+    if last and watch and watch.digest(trial.of_facts(facts)) == last.watched:
+        found["gpulab_software_trial"] = asdict(last)
+    module.exit_json(changed=False, ansible_facts=found)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ description:
   - Makes an image of a few KB, whose only program says that it runs, has Docker start it with its default runtime and
     its settings, and removes it again, within 60 s. The container has no GPU, no network and no rights; nothing is
     downloaded. Docker is not started where it does not run.
-  - Leaves nothing on the node, and does not fail where one of them does; M(gpulab.node.verify) judges what was found.
+  - Does not fail where one of them does; M(gpulab.node.verify) judges what was found. Leaves nothing on the node but,
+    with O(again), a record of a trial in which nothing failed.
 options:
   directory:
     description: Where the virtual environments are. Without it and O(conda_directory), no environment is tried.
@@ -48,6 +49,20 @@ options:
     description: Whether to have Docker start a container. Check mode starts none.
     type: bool
     default: false
+  again:
+    description:
+      - Whether all is tried though nothing of it has changed on the node since it was last tried, as
+        M(gpulab.node.gpu_facts) saw, with O(gpulab.node.gpu_facts#module:work=look) or
+        O(gpulab.node.gpu_facts#module:work=end). Where V(false), what came of that trial is the result.
+      - Unset, the last trial neither counts nor is recorded.
+    type: bool
+  facts:
+    description: A digest of the node's facts. The action plugin sets it. Leave it out.
+    type: str
+  gpu_count:
+    description: How many GPUs frameworks have to see. The action plugin sets it. Leave it out.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: The same with and without, but for O(container).
@@ -91,9 +106,15 @@ ansible_facts:
       returned: with O(container), not in check mode
       type: dict
       sample: {seconds: 1.2, problem: null}
+    gpulab_software_tried:
+      description: When all of this was tried, where that was not now.
+      returned: with O(again)
+      type: str
+      sample: "2026-11-28T02:12:09+00:00"
 """
 
 import json
+import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -109,7 +130,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import NO_GPUS, probe_source
 from ansible_collections.gpulab.node.plugins.module_utils.facts import containers
+from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
 
+NODE = Node()
 ENVIRONMENT_SECONDS = 300  # a framework that is read for the first time takes its time
 COMPILER_SECONDS = 120
 CONTAINER_SECONDS = 60
@@ -177,7 +200,7 @@ def compilers(toolkits: list[dict[str, Any]], compute_capabilities: list[str], d
 
 def container(program: str | None) -> dict[str, Any] | None:
     """Have Docker start a container; program is its client."""
-    if not (program and containers.docker_runs(Node())):
+    if not (program and containers.docker_runs(NODE)):
         return None
     return first_container.start(platform.machine(), CONTAINER_SECONDS)
 
@@ -200,20 +223,49 @@ def tried(module: AnsibleModule) -> dict[str, Any]:
     return {fact: future.result() for fact, future in running.items()}
 
 
+def faultless(found: dict[str, Any], gpu_count: int) -> bool:
+    """Tell whether nothing failed of what was tried; each CUDA build had to see so many GPUs."""
+    environments_work = all(_works(one, gpu_count) for one in found.get("gpulab_environments", []))
+    compiled = not any(one["problem"] for one in found.get("gpulab_cuda_compiled", []))
+    started = found.get("gpulab_container_started") or {}
+    return environments_work and compiled and not started.get("problem")
+
+
+def _works(environment: dict[str, Any], gpu_count: int) -> bool:
+    expected, answer = environment["expected"], environment["answer"]
+    if expected is None or expected["framework"] is None:
+        return expected is not None
+    if answer is None or venv.faults(answer, expected):
+        return False
+    gpus = answer.get("gpus", [])
+    seen = len(gpus) if expected["cuda"] and environment["gpus_tried"] else gpu_count
+    return seen >= gpu_count and all(gpu["matmul"] for gpu in gpus)
+
+
+def tried_and_kept(module: AnsibleModule) -> dict[str, Any]:
+    """Try, and record a trial in which nothing failed, and during which nothing of what it depends on has changed."""
+    asked, params = trial.Asked(**{name: module.params[name] for name in trial.ARGUMENTS}), module.params
+    before = trial.Watch(NODE, asked).digest(params["facts"])
+    found = tried(module)
+    after = trial.Watch(NODE, asked).digest(params["facts"])
+    kept = found if before == after and faultless(found, params["gpu_count"]) else None
+    trial.keep(NODE, asked, kept, after)
+    return {**found, "gpulab_software_tried": None}
+
+
 def main() -> None:
     """Try, and return what came of it."""
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path"},
-            "conda_directory": {"type": "path"},
-            "gpus": {"type": "bool", "default": True},
-            "toolkits": {"type": "list", "elements": "dict"},
-            "compute_capabilities": {"type": "list", "elements": "str", "default": []},
-            "container": {"type": "bool", "default": False},
+            **trial.ARGUMENTS,
+            "again": {"type": "bool"},
+            "facts": {"type": "str"},
+            "gpu_count": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, ansible_facts=tried(module))
+    keeps = module.params["facts"] and not module.check_mode and os.geteuid() == 0
+    module.exit_json(changed=False, ansible_facts=(tried_and_kept if keeps else tried)(module))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     facts = {
         **known["gpulab"],
         "environments": known.get("gpulab_environments", []),
+        "software_tried": known.get("gpulab_software_tried"),
         "cuda_compiled": known.get("gpulab_cuda_compiled") if known["gpulab"].get("cuda", {}).get("toolkits") else None,
     }
     if facts.get("engines", {}).get("docker"):

@@ -76,7 +76,7 @@ def container_start(node: Node) -> Iterator[Result]:
         told = ("Docker does not start a container", "mend_docker")
         yield (fail if "docker" in planned else warn)(*told, observed=started["problem"], reason=started["problem"])
     else:
-        yield ok("Docker starts a container", started["seconds"], unit="s")
+        yield ok(f"Docker starts a container{node.when_tried}", started["seconds"], unit="s")
 
 
 def _refused(docker: Facts) -> Result | None:

@@ -79,4 +79,5 @@ def cuda_compiler(node: Node) -> Iterator[Result]:
                 reason=toolkit["problem"],
             )
         else:
-            yield ok(f"nvcc of CUDA {toolkit['version']} compiles for {targets}", toolkit["seconds"], unit="s")
+            compiles = f"nvcc of CUDA {toolkit['version']} compiles for {targets}{node.when_tried}"
+            yield ok(compiles, toolkit["seconds"], unit="s")

@@ -75,7 +75,8 @@ def environments(node: Node) -> Iterator[Result]:
             for fault in faults:
                 yield fail(f"{name}: {fault}", "rebuild_environment")
             if not faults:
-                yield ok(f"{name} works: {expected['framework']} {answer['version']}", answer["version"])
+                works = f"{name} works: {expected['framework']} {answer['version']}"
+                yield ok(works + node.when_tried, answer["version"])
     if not found and not missing:
         node.planned("environments")
         yield inapplicable("no Python environment is planned")

@@ -299,6 +299,12 @@ class Node:
         return inapplicable("no GPU is declared") if self.declared.get("gpus") == 0 else skipped(what)
 
     @property
+    def when_tried(self) -> str:
+        """Words for when the software was really tried, where that was not in this proof."""
+        at: str = self.facts.get("software_tried") or ""
+        return f" (tried on {at[:10]} at {at[11:16]} UTC, unchanged since)" if at else ""
+
+    @property
     def foreign_kernel(self) -> bool:
         """Whether this is a container on a real machine: its kernel and its modules are the host's affair."""
         return bool(self.facts.get("system.container", False)) and not self.facts.get("simulated")

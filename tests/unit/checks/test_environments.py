@@ -24,6 +24,19 @@ def test_an_environment_that_works_is_proven(facts):
 
 
 @pytest.mark.parametrize(
+    ("at", "says"),
+    [(None, "2.13.0+cu130"), ("2026-11-28T02:12:09+00:00", "(tried on 2026-11-28 at 02:12 UTC, unchanged since)")],
+)
+def test_a_proof_says_when_the_software_was_really_tried(facts, at, says):
+    toolkit = {"version": "12.8", "compute_capabilities": [], "seconds": 2.6, "problem": None}
+    facts.update(software_tried=at, cuda_compiled=[toolkit], container_started={"seconds": 1.2, "problem": None})
+    tried = ("environments", "cuda-compiler", "container-start")
+    words = {result.id: result.summary for result in verify(nodes.node(facts)) if result.id in tried}
+    assert words["environments"].endswith(says)
+    assert all((says in text) is bool(at) for name, text in words.items() if name != "environments")
+
+
+@pytest.mark.parametrize(
     ("planned", "kernels", "severity", "says"),
     [
         (["8.9"], ["sm_86"], "ok", "built for CUDA 13.0, has kernels for 8.9"),

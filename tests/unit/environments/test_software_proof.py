@@ -5,8 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
 from ansible_collections.gpulab.node.plugins.modules import software_proof
 from ansible_collections.gpulab.node.plugins.modules.software_proof import attempt
+
+from unit.checks.environment_faults import ANSWER, EXPECTED, GPU
+from unit.checks.environment_faults import environment as environment_of_lab
 
 INTERPRETER = r"""#!/bin/sh
 printf '{"visible": "%s", "platforms": "%s", "preallocate": "%s", "variables": "%s"}' \
@@ -107,3 +111,62 @@ def test_only_what_was_asked_for_is_a_fact(tmp_path, params, facts):
 
 def test_check_mode_starts_no_container(node, tmp_path):
     assert "gpulab_container_started" not in software_proof.tried(module(node, tmp_path, check_mode=True))
+
+
+COMPILED = {"version": "12.8", "prefix": "/usr", "compute_capabilities": ["8.9"], "seconds": 2.6, "problem": None}
+
+
+@pytest.mark.parametrize(
+    ("found", "faultless"),
+    [
+        ({}, True),
+        ({"gpulab_environments": [environment_of_lab()]}, True),
+        ({"gpulab_environments": [{**environment_of_lab(), "expected": None}]}, False),
+        ({"gpulab_environments": [{**environment_of_lab(), "answer": None}]}, False),
+        ({"gpulab_environments": [environment_of_lab(failure="ImportError: libcudnn.so.9")]}, False),
+        ({"gpulab_environments": [environment_of_lab(gpus=[], gpu_failure="no driver")]}, False),
+        ({"gpulab_environments": [environment_of_lab(gpus=[{**GPU, "matmul": False}])]}, False),
+        ({"gpulab_environments": [{**environment_of_lab(gpus=[]), "gpus_tried": False}]}, True),
+        ({"gpulab_cuda_compiled": [COMPILED]}, True),
+        ({"gpulab_cuda_compiled": [COMPILED, {**COMPILED, "problem": "nvcc cannot be run"}]}, False),
+        ({"gpulab_container_started": None}, True),
+        ({"gpulab_container_started": {"seconds": 60, "problem": "it did not end within 60 s"}}, False),
+    ],
+)
+def test_only_what_worked_counts_another_time(found, faultless):
+    assert software_proof.faultless(found, 1) is faultless
+
+
+def kept(node, tmp_path, facts="facts"):
+    """Try a node, keep what came of it, and return what the next reading of the node's facts finds of it."""
+    (tmp_path / "tmpdir").rmdir() if (tmp_path / "tmpdir").exists() else None
+    params = {**node, "toolkits": [], "again": True, "facts": facts, "gpu_count": 0}
+    software_proof.tried_and_kept(module(params, tmp_path))
+    return trial.last(software_proof.NODE)
+
+
+@pytest.fixture
+def alone(node, tmp_path, monkeypatch):
+    """Return the node with an environment that waits for nothing, and with a record of its own."""
+    interpreter = tmp_path / "build/bin/python"
+    interpreter.write_text(f"#!/bin/sh\necho '{json.dumps(ANSWER)}'\n")
+    (tmp_path / "build" / venv.RECORD).write_text(json.dumps({"expected": EXPECTED}))
+    monkeypatch.setattr(trial, "RECORD", str(tmp_path / "trial.json"))
+    return node
+
+
+def test_a_trial_is_kept_with_what_it_depended_on(alone, tmp_path):
+    last = kept(alone, tmp_path)
+    assert last.found["gpulab_environments"][0]["answer"] == ANSWER
+    assert last.watched == trial.Watch(software_proof.NODE, last.asked).digest("facts")
+
+
+def test_what_changed_while_it_was_tried_is_not_kept(alone, tmp_path):
+    (tmp_path / "build/bin/python").write_text(f"#!/bin/sh\ntouch {tmp_path}/build/more\necho '{json.dumps(ANSWER)}'\n")
+    assert kept(alone, tmp_path) is None
+
+
+def test_a_trial_that_fails_takes_the_last_one_away(alone, tmp_path):
+    assert kept(alone, tmp_path)
+    (tmp_path / "build/bin/python").write_text("#!/bin/sh\nexit 1\n")
+    assert kept(alone, tmp_path) is None

@@ -151,7 +151,7 @@ def test_a_result_without_facts_is_none(facts, monkeypatch):
 def test_only_the_modules_own_facts_enter(monkeypatch):
     facts = nodes.healthy(MODEL)
     result = act(facts, monkeypatch, gpulab_plan={"driver": "evil"}, gpulab_check_mode="{{ evil }}")
-    assert result["ansible_facts"] == {"gpulab": facts, "gpulab_check_mode": False}
+    assert result["ansible_facts"] == {"gpulab": facts, "gpulab_check_mode": False, "gpulab_software_trial": None}
 
 
 @pytest.mark.parametrize(
