@@ -43,6 +43,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "active": "tests that use the GPUs, in a child process with a deadline",
             "capture": "what a node holds, for a rebuild",
             "diagnosis": "what explains why a program fails",
+            "reading": "one look at a node, and the program for it that stays there",
             "slurm_node": "the programs that slurmd runs",
         },
         {"rebuild": "what a captured node gets back"},

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 import yaml
-from scenario import EPHEMERAL, PROJECT, task
+from scenario import EPHEMERAL, PROJECT, playbook, task
 
 LOCKS = EPHEMERAL / "locks"
 UV = yaml.safe_load((PROJECT / "catalog/uv.yml").read_text())
@@ -40,6 +40,34 @@ def test_the_framework_works_in_its_environment(host, framework):
     assert (answer["failure"], answer["cuda"], answer["cpu_matmul"]) == (None, None, True)
     assert answer["version"].partition("+")[0] == version
     assert answer["unset"] == []
+
+
+@pytest.fixture
+def prove(host, tmp_path):
+    """Return a function that proves the node; it returns severity and summary of what is said of its environments."""
+
+    def run(software):
+        report = {"verify_report_directory": str(tmp_path), "verify_hosts": host.check_output("hostname")}
+        playbook("playbooks/verify.yml", verify_software=software, **report)
+        (proven,) = json.loads((tmp_path / "report.json").read_text())["hosts"]
+        ((severity, summary),) = [(r["severity"], r["summary"]) for r in proven["results"] if r["id"] == "environments"]
+        return severity, summary
+
+    return run
+
+
+def test_what_worked_is_tried_again_when_it_is_asked_for_or_has_changed(host, framework, prove):
+    name, _kind, _version = framework
+    assert "tried on" not in prove("all")[1]
+    assert "tried on" in prove("changed")[1]
+    package = {"vision": "torch/nn", "grads": "jax/numpy"}[name]
+    file = host.check_output(f"ls /opt/venvs/{name}/lib/python3*/site-packages/{package}/__init__.py")
+    host.check_output(f"mv {file} {file}.kept")
+    assert prove("changed")[0] == "fail"
+    host.check_output(f"mv {file}.kept {file}")
+    severity, summary = prove("changed")
+    assert (severity, "tried on" in summary) == ("ok", False)
+    assert "tried on" in prove("changed")[1]
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ class ActionModule(NormalAction):
     """Run the module with the role's inputs; the playbook that removes the roles sets __removing."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the module returns."""
+        """Return what the module returns; in check mode, where nothing is recorded, the node is not asked."""
+        if self._task.check_mode:
+            return {"changed": False}
         variables = task_vars or {}
         known = variables.get("ansible_facts", {})
         args = dict(self._task.args)

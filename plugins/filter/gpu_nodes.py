@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ansible import context
 from ansible.utils.display import Display
+from ansible_collections.gpulab.node.plugins.action import gpu_facts
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import (
     catalog,
@@ -42,6 +43,7 @@ def gpu_nodes(groups: dict[str, Any]) -> str:
         options.load()
         known.load()
         due.code()
+        gpu_facts.reader()
         catalog.load().read_all()
         sources = context.CLIARGS.get("inventory") or ()
         return structure.selection(groups, sources)

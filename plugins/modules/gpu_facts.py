@@ -14,7 +14,8 @@ description:
   - Reads GPUs on the PCI bus, processors, memory and disks, kernels and the NVIDIA driver built for each, loaded
     modules, nouveau, the driver on disk, CUDA libraries, what NVML says of each GPU, who uses them, filesystems,
     container engines, what NCCL is told, limits of programs, and whether a reboot is due.
-  - Changes nothing, needs nothing but Python on the node, and works on a node without a driver, NVML or a GPU.
+  - Changes nothing of the system, needs nothing but Python on the node, and works on a node without a driver, NVML or
+    a GPU.
   - Never hangs. A driver that does not answer is the fact C(nvml.state=unresponsive).
 options:
   timeout:
@@ -44,6 +45,11 @@ options:
   dead:
     description: A run that is known to have ended. The action plugin sets it. Leave it out.
     type: dict
+  program:
+    description: >-
+      A digest of gpulab's code that reads the facts. With V(look) and V(end) that code stays on the node, compiled, for
+      the next run, which then brings none. The action plugin sets it. Leave it out.
+    type: str
 extends_documentation_fragment: [gpulab.node.attributes.facts, gpulab.node.attributes.platform]
 notes:
   - Run it as root. Another user does not see whose processes hold a GPU, nor the boot loader's menu.
@@ -112,19 +118,9 @@ holder:
   type: dict
 """
 
-import os
-from dataclasses import asdict
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
-from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, run_lock
-from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
-from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
-from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
-from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
+from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.reading.look import look
 
 
 def main() -> None:
@@ -140,29 +136,12 @@ def main() -> None:
             "run": {"type": "dict"},
             "kernel_values": {"type": "list", "elements": "str", "default": []},
             "dead": {"type": "dict"},
+            "program": {"type": "str"},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        writes = not module.check_mode and os.geteuid() == 0
-        if writes and params["run"] and run_lock.hold(params["run"], params["work"], params["dead"]):
-            evidence.take()
-        node = Node()
-        receipts = Receipts(node)
-        last = trial.last(node) if params["work"] in (run_lock.LOOK, run_lock.END) else None
-        watch = trial.Watch(node, last.asked) if last else None
-        facts = judged(collect(node, params["timeout"], kernel_values=params["kernel_values"]))
-        if writes and params["work"] == run_lock.END:
-            receipts.seal(facts)
-        facts = plain_values({**facts, "receipts": receipts.facts(facts)})
-    except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
-        holder = run_lock.holder() if refusal.code == "S010" else None
-        fail(module, refusal, holder=holder)
-    found = {"gpulab": facts, "gpulab_check_mode": module.check_mode}
-    if last and watch and watch.digest(trial.of_facts(facts)) == last.watched:
-        found["gpulab_software_trial"] = asdict(last)
-    module.exit_json(changed=False, ansible_facts=found)
+    result = look(module.params, check_mode=module.check_mode)
+    (module.fail_json if result.get("failed") else module.exit_json)(**result)
 
 
 if __name__ == "__main__":

@@ -63,4 +63,4 @@ def test_one_module_reads_the_facts():
         for path in sorted(PLUGINS.rglob("*.py"))
         if "module_utils.facts.collect.collect" in imported(path)
     ]
-    assert collecting == ["modules/gpu_facts.py"]
+    assert collecting == ["module_utils/reading/look.py"]

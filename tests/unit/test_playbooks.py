@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 
 ROOT = Path(__file__).parents[2]
-IMPORT_TASKS, RECEIPT = "ansible.builtin.import_tasks", "gpulab.node.receipt:"
+TASKS, RECEIPT = ("ansible.builtin.import_tasks", "ansible.builtin.include_tasks"), "gpulab.node.receipt:"
 DRIVERS = ("secure_boot", "nouveau", "nvidia_driver")
 
 
@@ -22,9 +22,9 @@ def load(path):
 
 
 def lists(node):
-    """Yield every list of tasks that a playbook imports."""
+    """Yield every list of tasks that a playbook imports or includes."""
     if isinstance(node, dict):
-        yield from [node[IMPORT_TASKS]] if IMPORT_TASKS in node else []
+        yield from (node[name] for name in TASKS if name in node)
         node = list(node.values())
     for item in node if isinstance(node, list) else ():
         yield from lists(item)

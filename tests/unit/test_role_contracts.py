@@ -157,7 +157,7 @@ def test_every_role_begins_by_holding_the_node(role):
 
     The role verify ends the work of a run, or has none; the roles capture, diagnose and rollout change nothing.
     """
-    begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("main.yml"))
+    begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml"))
     depends = "gpulab.node.plan" in load(role / "meta/main.yml").get("dependencies", ())
     assert begins or depends or role.name in {"capture", "diagnose", "rollout", "verify"}
 

@@ -34,6 +34,7 @@ BEFORE_THE_PROOF = (
     "__preflight_judgement",
     "__plan_decision",
     "__plan_facts",
+    "__provision_looked",
 )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 KINDS = ("modules", "action", "filter", "lookup")
 LOOKS = {"gpu_facts", "option_default", "plan", "receipt", "refuse", "software_proof", "verify"}
@@ -41,12 +41,20 @@ class RoleCode:
 
     def digest(self, role: str) -> str:
         """Return a digest of the files that a role works with, 16 hexadecimal digits."""
-        digests = [f"{name} ".encode() + self._read(name)[0] for name in sorted(self.files(role))]
+        return self.digest_of(name for name in self.files(role) if not name.startswith(MESSAGES))
+
+    def digest_of(self, files: Iterable[str]) -> str:
+        """Return a digest of files."""
+        digests = [f"{name} ".encode() + self._read(name)[0] for name in sorted(files)]
         return hashlib.sha256(b"\n".join(digests)).hexdigest()[:16]
 
     def files(self, role: str) -> set[str]:
-        """Return the names of the files that a role works with."""
-        found, unread = set(), set(self._folder(role))
+        """Return the names of the files that a role works with, and of those that say what it refuses."""
+        return self.reached(self._folder(role))
+
+    def reached(self, files: Iterable[str]) -> set[str]:
+        """Return the names of files and of all that they need."""
+        found, unread = set(), set(files)
         while unread:
             found |= unread
             unread = {needed for name in unread for needed in self._read(name)[1]} - found
@@ -57,7 +65,6 @@ class RoleCode:
         if name not in self._known:
             content = Path(self._paths[name]).read_bytes()
             needed = self._needed(name, content.decode("utf-8", "replace"))
-            needed = {path for path in needed if not path.startswith(MESSAGES)}
             self._known[name] = (hashlib.sha256(content).digest(), needed)
         return self._known[name]
 

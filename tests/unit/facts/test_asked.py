@@ -48,6 +48,7 @@ def test_what_is_asked_reaches_the_module(monkeypatch):
     made = action.ActionModule.__new__(action.ActionModule)
     made._templar = SimpleNamespace(template=lambda value: value)  # noqa: SLF001
     made._task = SimpleNamespace(args={"work": "look"}, check_mode=False)  # noqa: SLF001
+    made._connection = SimpleNamespace(is_pipelining_enabled=lambda _async: False)  # noqa: SLF001
     made.run(None, {"tuning_overrides": {"vm.swappiness": 10}, "inventory_hostname": "node1"})
     assert given["kernel_values"] == ["vm.swappiness"]
     assert given["work"] == "look"

@@ -9,7 +9,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.template import Templar
-from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModule
+from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModule, reader
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
@@ -128,9 +128,14 @@ def act(facts, monkeypatch, ending=None, **more):
     monkeypatch.setattr(NormalAction, "run", lambda *_arguments: result)
     task = Task()
     task.args, task.check_mode = {}, True
-    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"), get_option={}.__getitem__)
-    action = ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader(), {}), None)
-    return action.run(task_vars={"inventory_hostname": "node1"})
+    return action(task).run(task_vars={"inventory_hostname": "node1"})
+
+
+def action(task, *, pipelining=False):
+    """Return the action over a connection that is never used."""
+    shell, option = SimpleNamespace(tmpdir="unused"), {}.__getitem__
+    connection = SimpleNamespace(_shell=shell, get_option=option, is_pipelining_enabled=lambda _async: pipelining)
+    return ActionModule(task, connection, PlayContext(), DataLoader(), Templar(DataLoader(), {}), None)
 
 
 @pytest.mark.parametrize("hostname", HOSTNAMES)
@@ -152,6 +157,45 @@ def test_only_the_modules_own_facts_enter(monkeypatch):
     facts = nodes.healthy(MODEL)
     result = act(facts, monkeypatch, gpulab_plan={"driver": "evil"}, gpulab_check_mode="{{ evil }}")
     assert result["ansible_facts"] == {"gpulab": facts, "gpulab_check_mode": False, "gpulab_software_trial": None}
+
+
+@pytest.mark.parametrize(
+    ("pipelining", "async_val", "status", "answers"),
+    [
+        (True, 0, 0, "the program"),
+        (True, 0, 1, "the module"),  # it is not there
+        (False, 0, 0, "the module"),
+        (True, 60, 0, "the module"),
+    ],
+)
+def test_the_program_on_the_node_answers_where_it_can(pipelining, async_val, status, answers, monkeypatch):
+    def result(kernel):
+        facts = changed("system.kernel", kernel)
+        return {"changed": False, "ansible_facts": {"gpulab": facts, "gpulab_check_mode": False}}
+
+    asked = []
+
+    def execute(_action, call, in_data):
+        asked.append((call, json.loads(in_data)))
+        return {"rc": status, "stdout": f"a banner\n{json.dumps(result('by-program'))}\n"}
+
+    def module(one, *_arguments):
+        assert one._task.args["program"] == reader()  # noqa: SLF001 - to be kept
+        return result("by-module")
+
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
+    monkeypatch.setattr(NormalAction, "run", module)
+    task = Task()
+    task.args, task.check_mode, task.async_val = {"timeout": "7"}, True, async_val
+    variables = {"inventory_hostname": "node1", "ansible_python_interpreter": "/opt/python"}
+    facts = action(task, pipelining=pipelining).run(task_vars=variables)["ansible_facts"]["gpulab"]
+    assert facts["system"]["kernel"] == {"the program": "by-program", "the module": "by-module"}[answers]
+    for call, given in asked:
+        assert call.startswith("/opt/python -I -c ")
+        assert call.endswith(f"/{reader()}")
+        assert given["check_mode"] is True
+        assert given["asked"].keys() == {"timeout", "work", "run", "kernel_values", "dead", "program"}
+        assert given["asked"]["timeout"] == 7
 
 
 @pytest.mark.parametrize(

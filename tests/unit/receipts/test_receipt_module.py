@@ -6,6 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from ansible.playbook.task import Task
+from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible_collections.gpulab.node.plugins.action import receipt as receipt_action
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 from ansible_collections.gpulab.node.plugins.modules import receipt
@@ -62,3 +65,10 @@ def test_a_driver_that_gave_way_to_the_former_one_has_no_receipt():
     assert names.index("rollback.yml") < names.index(True)
     assert removing["gpulab.node.receipt"] == {"role": "nvidia_driver"}
     assert removing["vars"] == {"__removing": True}
+
+
+def test_check_mode_does_not_ask_the_node(monkeypatch):
+    monkeypatch.setattr(NormalAction, "run", None)
+    task = Task()
+    task.args, task.check_mode = {"role": "base"}, True
+    assert receipt_action.ActionModule(task, None, None, None, None, None).run() == {"changed": False}
