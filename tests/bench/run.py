@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Benchmarks, as ratios within one run on one machine: absolute times depend on what else the machine does.
 
-Needs the provisioned lab (`make lab`). Each figure is the least of several runs.
+Needs the provisioned lab (`make lab`). Each figure is the least of several runs. Words choose benchmarks by their
+titles: tests/bench/run.py "64 nodes". One that cannot be measured is named, and the others go on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,44 +27,101 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 RUNS = 3
 NODES = 64
-INVENTORY = [".lab/inventory"]
-PLAN, VERIFY = PLAYBOOKS = ("playbooks/plan.yml", "playbooks/verify.yml")
+INVENTORY = ".lab/inventory"
+SETUP = "-m setup"
 NODE = ("docker", "exec", "gpulab-node12", "sh", "-ec")
 ADDRESSES = "for one in $(seq 100 $((99 + {nodes}))); do ip address replace {subnet}.$one/24 dev eth0; done"
 UNKNOWN_HOSTS = "-o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o IdentitiesOnly=yes"
 RECEIPTS = "/var/lib/gpulab/receipts/*.json"
 
 
-def seconds(command: list[str]) -> float:
+def took(command: list[Any]) -> float:
+    """Return the wall time of a command that must succeed."""
+    start = time.monotonic()
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+    return time.monotonic() - start
+
+
+def seconds(command: list[Any]) -> float:
     """Return the least wall time of a command that must succeed."""
-    times = []
+    return min(took(command) for _run in range(RUNS))
+
+
+def in_turn(base: str, commands: dict[str, list[Any]]) -> dict[str, float]:
+    """Return the least time of each command, and how many times as long it takes as the base, least and median.
+
+    They run in turn, so that what else the machine does falls on all of them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in commands}
     for _run in range(RUNS):
-        start = time.monotonic()
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
-        times.append(time.monotonic() - start)
-    return min(times)
+        for name, command in commands.items():
+            times[name].append(took(command))
+    results = {}
+    for name, all_times in times.items():
+        results[f"{name} (s)"] = min(all_times)
+        if name != base:
+            ratios = sorted(one / other for one, other in zip(all_times, times[base]))
+            results[f"{name} / {base}, least"] = ratios[0]
+            results[f"{name} / {base}, median"] = ratios[len(ratios) // 2]
+    return results
 
 
-def no_op_site() -> dict[str, float]:
+def playbook(name: str, *options: str, inventory: str = INVENTORY, host: str = "node12") -> list[Any]:
+    """Return the command that runs a playbook on one node."""
+    return ["ansible-playbook", "-i", inventory, "-l", host, name, *options]
+
+
+def setup(inventory: str = INVENTORY, host: str = "node12") -> list[Any]:
+    """Return the command that gathers Ansible's own facts of one node."""
+    return ["ansible", "-i", inventory, host, "-m", "ansible.builtin.setup"]
+
+
+def nothing_to_do() -> dict[str, float]:
     """Return what runs cost that find nothing to do on one node, against full fact gathering and against pyinfra.
 
-    At most 2 times -m setup and 1.2 times pyinfra are promised for site.yml, 1.5 times verify.yml for plan.yml. pyinfra
-    gets the same state, but neither plans nor proves; it looks at the units, and holds the packages once more.
+    At most 2 times -m setup are promised for site.yml and 1.5 times for verify.yml where it need not try the software.
+    pyinfra gets the same state, but neither plans nor proves; it looks at the units, and holds the packages once more.
     """
-    on_one = ["-i", *INVENTORY, "-l", "node12"]
-    seconds(["ansible-playbook", *on_one, "site.yml"])
-    setup = seconds(["ansible", "-i", *INVENTORY, "node12", "-m", "ansible.builtin.setup"])
-    took = {name: seconds(["ansible-playbook", *on_one, name]) for name in ("site.yml", *PLAYBOOKS)}
+    took(playbook("site.yml"))
     with tempfile.TemporaryDirectory() as directory:
-        pyinfra = seconds(pyinfra_on(Path(directory)))
-    return {
-        "-m setup (s)": setup,
-        "pyinfra, the same state (s)": pyinfra,
-        **{f"{name} (s)": took[name] for name in took},
-        "site.yml, ratio to -m setup": took["site.yml"] / setup,
-        "site.yml, ratio to pyinfra": took["site.yml"] / pyinfra,
-        "plan.yml, ratio to verify.yml": took[PLAN] / took[VERIFY],
-    }
+        return in_turn(
+            SETUP,
+            {
+                SETUP: setup(),
+                "site.yml": playbook("site.yml"),
+                "site.yml, software tried": playbook("site.yml", "-e", "verify_software=all"),
+                "verify.yml": playbook("playbooks/verify.yml"),
+                "verify.yml, software unchanged": playbook("playbooks/verify.yml", "-e", "verify_software=changed"),
+                "plan.yml": playbook("playbooks/plan.yml"),
+                "diagnose.yml": playbook("playbooks/diagnose.yml"),
+                "pyinfra, the same state": pyinfra_on(Path(directory)),
+            },
+        )
+
+
+def capturing() -> dict[str, float]:
+    """Return what a capture of one node costs that finds nothing new, against a list of all its files by find."""
+    with tempfile.TemporaryDirectory() as directory:
+        options = ["-e", f"capture_directory={directory}", "--vault-password-file=molecule/capture/vault_password"]
+        command = playbook("playbooks/capture.yml", *options)
+        took(command)
+        listing = [*NODE, "find / -xdev -printf '%p %y %m %U:%G %s %T@ %l\\n'"]
+        return in_turn("find -printf", {"find -printf": listing, "capture.yml": command, SETUP: setup()})
+
+
+def bare() -> dict[str, float]:
+    """Return what the preview of a node costs on which everything is to be done. 6 s are promised on two cores."""
+    with tempfile.TemporaryDirectory() as directory:
+        lab = ["-i", "localhost,", "-e", f"lab_name=gpulab-bench lab_directory={directory}"]
+        node = {"name": "bare", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}
+        wanted = json.dumps({"lab_nodes": [node], "lab_without": ["gpulab_environments"]})
+        inventory = f"{directory}/inventory"
+        try:
+            took(["ansible-playbook", *lab, "-e", wanted, "lab/up.yml"])
+            preview = playbook("playbooks/plan.yml", inventory=inventory, host="bare")
+            return in_turn(SETUP, {SETUP: setup(inventory, "bare"), "plan.yml": preview})
+        finally:
+            took(["ansible-playbook", *lab, "lab/down.yml"])
 
 
 def pyinfra_on(directory: Path) -> list[str]:
@@ -98,7 +157,7 @@ def pyinfra_on(directory: Path) -> list[str]:
 
 def subnet() -> str:
     """Return the lab's network, without the last number of an address; node12 is number 10 there."""
-    hosts = (ROOT / INVENTORY[0] / "hosts.yml").read_text()
+    hosts = (ROOT / INVENTORY / "hosts.yml").read_text()
     return re.search(r"ansible_host: (\S+)\.10$", hosts, re.MULTILINE)[1]
 
 
@@ -117,23 +176,15 @@ def many_nodes() -> dict[str, float]:
     At most 60 s of its processor and 300 MB are promised.
     """
     subprocess.run([*NODE, ADDRESSES.format(nodes=NODES, subnet=subnet())], check=True)
-    inventory = yaml.safe_load((ROOT / INVENTORY[0] / "hosts.yml").read_text())
+    inventory = yaml.safe_load((ROOT / INVENTORY / "hosts.yml").read_text())
     group = next(name for name, group in inventory.items() if "node12" in group.get("hosts", {}))
     inventory[group]["hosts"] = {f"node{n}": {"ansible_host": f"{subnet()}.{100 + n}"} for n in range(NODES)}
-    inventory["gpu-nodes"]["vars"]["ansible_ssh_common_args"] = UNKNOWN_HOSTS
+    inventory["all"]["vars"]["ansible_ssh_common_args"] = UNKNOWN_HOSTS
     with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory, "hosts.yml")
-        file.write_text(yaml.safe_dump(inventory))
-        command = [
-            "ansible-playbook",
-            "-i",
-            file,
-            "site.yml",
-            "--forks",
-            "10",
-            "-e",
-            f"verify_report_directory={directory}",
-        ]
+        made = shutil.copytree(ROOT / INVENTORY, Path(directory, "inventory"))  # with its group_vars
+        (made / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        command = ["ansible-playbook", "-i", made, "site.yml", "--forks", "10"]
+        command += ["-e", f"verify_report_directory={directory}"]
         subprocess.run([*command, "-l", "node0"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.monotonic()
@@ -222,7 +273,9 @@ def report() -> dict[str, float]:
 def main() -> None:
     """Run the benchmarks and print them."""
     benchmarks = {
-        "nothing to do, one node": no_op_site,
+        "nothing to do, one node": nothing_to_do,
+        "a bare node": bare,
+        "capture of one node": capturing,
         "nothing to do, 64 nodes": many_nodes,
         "plan of 1,000 hosts": planning,
         "facts of 8 simulated GPUs": reading,
@@ -231,9 +284,14 @@ def main() -> None:
         "10 environments of 300 packages": environments,
     }
     for title, benchmark in benchmarks.items():
+        if not all(word in title for word in sys.argv[1:]):
+            continue
         print(f"== {title}", flush=True)
-        for name, value in benchmark().items():
-            print(f"   {name:34} {value:.2f}", flush=True)
+        try:
+            for name, value in benchmark().items():
+                print(f"   {name:48} {value:.2f}", flush=True)
+        except subprocess.CalledProcessError as error:
+            print(f"   could not be measured: {error}", flush=True)
 
 
 if __name__ == "__main__":
