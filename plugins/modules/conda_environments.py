@@ -237,17 +237,15 @@ refusal:
   type: dict
 """
 
-import os
 import pwd
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import download, evidence
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, due, venv
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda, due
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import (
     change,
     groups_of,
@@ -255,7 +253,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.environments.builds im
     removal,
     told,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas, proxies
+from ansible_collections.gpulab.node.plugins.module_utils.environments.conda_host import Condas
 
 
 def wanted(environment: dict[str, Any], cuda: str | None) -> conda.Wanted:
@@ -298,25 +296,13 @@ def look(module: Module, condas: Condas, environments: list[conda.Wanted]) -> di
     return {**result, **told(due.foreseen(condas, found, environments, params, predict), result["changes"])}
 
 
-def fetch(module: Module, condas: Condas) -> None:
-    """Fetch micromamba and install it. Raises Refusal E013 and E014."""
-    url, file = module.params["micromamba_url"], Path(module.tmpdir, "micromamba")
-    os.environ.update(proxies())
-    try:
-        download.save(url, file, timeout=60)
-    except OSError as error:
-        advice = venv.advice_on(str(error), "Check the node's network and proxy.")
-        raise refuse("E013", url=url, detail=error, advice=advice) from error
-    condas.install_tool(file, url, module.params["micromamba_sha256"])
-
-
 def arrange(module: Module, condas: Condas) -> dict[str, Any]:
     """Carry out an operation that is not about what an environment holds; raises Refusal."""
     operation = module.params["operation"]
     if operation == "give":
         return hand_over(condas, module.params["only"])
     if operation == "fetch":
-        fetch(module, condas)
+        condas.fetch_tool(module.params["micromamba_url"], module.params["micromamba_sha256"], Path(module.tmpdir))
     else:
         condas.clear()
     return {}

@@ -163,11 +163,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import tiers as declared
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
-from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import FSTAB, State, Tier
+from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import FSTAB, State
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.tiers import Tier
 
 RECORD = Path("/var/lib/gpulab/storage-directories.json")
 BY_TABLE = ("export", "withdraw")  # exportfs fails, too, where it only lacks a file that it would read; its table tells
@@ -199,7 +201,7 @@ def main() -> None:
 
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Bring the node to what the tiers say. Raises Refusal."""
-    tiers = plan.tiers(module.params["tiers"])
+    tiers = declared.read(module.params["tiers"])
     work = Work(module)
     before = state = work.reader.state(tiers)
     done = steps = plan.plan(tiers, state)

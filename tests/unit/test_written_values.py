@@ -19,7 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import quoting
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_sources
-from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan, tiers
 from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_file
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import tuning_files
@@ -168,7 +168,7 @@ def docker_root(_put, value):
 
 def tier(put, **fields):
     record = {"name": "a", "purpose": "datasets", "mount": "/m", "nfs": "server:/e", "options": ["ro"], **fields}
-    (found,) = plan.tiers([record])
+    (found,) = tiers.read([record])
     line = plan.Entry(found.nfs, found.mount, "nfs", found.options).line()
     told = json.loads(output("findmnt", "--tab-file", put(f"{line}\n"), "--json", "--output", "SOURCE,TARGET,OPTIONS"))
     (entry,) = told["filesystems"]

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import download, files
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_conda, of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.environments import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, conda, venv
@@ -82,6 +82,17 @@ class Condas(Builds):
     def tool_is(self, sha256: str) -> bool:
         """Tell whether the tool is the file with this digest."""
         return self.tool.is_file() and _digest(self.tool) == sha256
+
+    def fetch_tool(self, url: str, sha256: str, scratch: Path) -> None:
+        """Fetch the tool and take it into use. Raises Refusal E013 and E014."""
+        file = scratch / "micromamba"
+        os.environ.update(proxies())
+        try:
+            download.save(url, file, timeout=60)
+        except OSError as error:
+            advice = venv.advice_on(str(error), "Check the node's network and proxy.")
+            raise refuse("E013", url=url, detail=error, advice=advice) from error
+        self.install_tool(file, url, sha256)
 
     def install_tool(self, fetched: Path, url: str, sha256: str) -> None:
         """Take a fetched file into use as the tool. Raises Refusal E014 where it is another one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports, plan, tiers
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
@@ -37,8 +37,8 @@ def _record(entry: plan.Entry, mount: Mount | None, node: Node) -> Tier:
     return {
         "mount": entry.mount,
         "source": entry.source,
-        "declared": plan.export_of(entry.source) if nfs else _named(entry.source, node),
-        "mounted": (plan.export_of(mount.source) if nfs else _mounted(mount, node)) if mount else None,
+        "declared": tiers.export_of(entry.source) if nfs else _named(entry.source, node),
+        "mounted": (tiers.export_of(mount.source) if nfs else _mounted(mount, node)) if mount else None,
         "waits": waits,
         "there": bool(mount) and (nfs or node.exists(_block(mount))),  # type: ignore[arg-type]
         "options": sorted(plan.different_options(entry.options, mount.options)) if mount else [],

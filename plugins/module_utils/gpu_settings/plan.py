@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.gpu_settings import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profiles
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import sysfs_address
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.readings import sysfs_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, LATE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader, reading, unread
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.readings import reading, unread
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model

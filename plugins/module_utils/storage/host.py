@@ -10,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
-from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, devices, exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, devices, exports, plan, targets
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import Server
-from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place, State, Tier
+from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place, State
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.lsblk import Device
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+    from ansible_collections.gpulab.node.plugins.module_utils.storage.tiers import Tier
 
 Call = Callable[[list[str]], tuple[int, str, str]]  # a command: exit status, output, errors
 
@@ -46,7 +47,7 @@ class Reader:
         if not tiers and not plan.entries(fstab) and exports.FILE not in server.files:
             return State(Devices({}), fstab, server=server)  # nothing is gpulab's affair
         known = self.devices()
-        known.closer.update(self.closer(plan.devices_of(tiers, known)))
+        known.closer.update(self.closer(targets.devices_of(tiers, known)))
         places = [tier.mount for tier in tiers]
         former = {entry.mount for entry in plan.entries(fstab)} - set(places)
         return State(

@@ -33,7 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     users,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector, metrics
-from ansible_collections.gpulab.node.plugins.module_utils.nvml import gpu
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import readings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -100,7 +100,7 @@ PARSERS = {
     "exporter_arguments": monitoring.arguments,
     "fstab": lambda text: collector.mounts(text, text),
     "log_time": metrics.seconds_of,
-    "sysfs_address": gpu.sysfs_address,
+    "sysfs_address": readings.sysfs_address,
 }
 
 

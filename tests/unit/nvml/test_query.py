@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.nvml import gpu as nvml_gpu
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
+from ansible_collections.gpulab.node.plugins.module_utils.nvml import readings
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
 from unit.checks.nodes import MIG_PROFILES
@@ -251,5 +251,5 @@ def test_gpu_processes_in_any_number(stub):
 
 
 def test_bus_id_is_the_kernels_address():
-    assert nvml_gpu.sysfs_address("00000000:3B:00.0") == "0000:3b:00.0"
-    assert nvml_gpu.sysfs_address("00010001:01:00.0") == "0001:01:00.0"
+    assert readings.sysfs_address("00000000:3B:00.0") == "0000:3b:00.0"
+    assert readings.sysfs_address("00010001:01:00.0") == "0001:01:00.0"

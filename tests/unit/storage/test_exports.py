@@ -7,6 +7,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import mount_tabl
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan as storage
+from ansible_collections.gpulab.node.plugins.module_utils.storage import tiers
 from ansible_collections.gpulab.node.plugins.module_utils.storage.exports import FILE, Export, Server
 
 from . import nodes
@@ -39,13 +40,13 @@ def state(server=RUNS, declared=LAB):
     machine = nodes.workstation(nodes.EXT4)
     machine.mount("259:11", "/mnt/data", "/dev/nvme1n1")
     bare = machine.state(UNTOUCHED)
-    plain = storage.tiers([{**declared, "export_to": None}])
+    plain = tiers.read([{**declared, "export_to": None}])
     text = next(step.text for step in storage.plan(plain, bare) if step.kind == "fstab")
     return replace(bare, fstab=text, server=server)
 
 
 def plan(server=RUNS, declared=LAB):
-    return storage.plan(storage.tiers([declared]), state(server, declared))
+    return storage.plan(tiers.read([declared]), state(server, declared))
 
 
 def refused(server=RUNS, declared=LAB):
@@ -97,7 +98,7 @@ def test_an_option_that_is_not_known_is_refused(option):
 def test_what_is_mounted_from_another_server_is_not_exported():
     shared = {"name": "shared", "purpose": "datasets", "mount": "/mnt/shared", "nfs": "server:/export"}
     with pytest.raises(Refusal) as caught:
-        storage.tiers([{**shared, "export_to": ["node2"]}])
+        tiers.read([{**shared, "export_to": ["node2"]}])
     assert caught.value.code == "H150"
 
 
@@ -126,7 +127,7 @@ def test_an_export_is_for_now_and_for_every_boot():
 
 def test_what_is_not_mounted_yet_is_mounted_before():
     bare = nodes.workstation(nodes.EXT4).state(UNTOUCHED, server=Server())
-    kinds = [step.kind for step in storage.plan(storage.tiers([LAB]), bare)]
+    kinds = [step.kind for step in storage.plan(tiers.read([LAB]), bare)]
     assert kinds == ["fstab", "directory", "mount", "exports", "enable", "serve", "export"]
 
 
@@ -159,8 +160,8 @@ def test_an_address_of_ipv6_is_bracketed():
 
 
 def test_the_packages_are_those_of_the_server():
-    tiers = storage.tiers([LAB])
-    assert storage.programs(tiers, storage.plan(tiers, state(Server()))) == ["exportfs"]
+    wanted = tiers.read([LAB])
+    assert storage.programs(wanted, storage.plan(wanted, state(Server()))) == ["exportfs"]
 
 
 # What is taken out of it
@@ -212,7 +213,7 @@ def test_open_files_are_held_and_what_is_lent_to_a_client_too(told, address):
 def test_a_node_that_is_its_own_client_lets_go_as_a_client_first():
     shared = {"name": "shared", "purpose": "datasets", "mount": "/mnt/shared", "nfs": "127.0.0.1:/mnt/data"}
     server = state(given())
-    text = next(step.text for step in storage.plan(storage.tiers([LAB, shared]), server) if step.kind == "fstab")
+    text = next(step.text for step in storage.plan(tiers.read([LAB, shared]), server) if step.kind == "fstab")
     mount = mount_table.Mount("/mnt/shared", "127.0.0.1:/mnt/data", "nfs4", "0:50", frozenset({"rw"}))
     known = replace(server.known, mounts=(*server.known.mounts, mount))
     steps = storage.plan([], replace(server, fstab=text, known=known))
@@ -241,7 +242,7 @@ def test_a_server_that_somebody_else_needs_stays(more):
 
 
 def test_packages_go_only_when_nobody_needs_them():
-    own, wanted = state(given()), storage.tiers([LAB])
+    own, wanted = state(given()), tiers.read([LAB])
     assert storage.server_is_needless([], own)
     assert not storage.server_is_needless(wanted, own)
     assert not storage.server_is_needless([], state(given(files={"/etc/exports": "/srv *(ro)\n"})))

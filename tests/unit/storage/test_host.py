@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, host, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, host, plan, tiers
 
 from .nodes import DATA, EXT4, tier
 
@@ -123,7 +123,7 @@ def answers(argv):
 
 
 def test_a_node_is_read(node):
-    state = host.Reader(node, answers).state(plan.tiers([tier()]))
+    state = host.Reader(node, answers).state(tiers.read([tier()]))
     assert state.known.links == {"/dev/disk/by-id/nvme-X": "/dev/nvme1n1"}
     assert list(state.known.aliases) == ["/dev/mapper/own"]
     assert state.units == {"/etc/systemd/system/own.mount": "[Mount]"}
@@ -137,7 +137,7 @@ def test_a_node_is_read(node):
 def test_lsblk_is_asked_for_its_tree(node):
     """It prints a plain list, and no children, where its first column is not asked for."""
     asked = []
-    host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(plan.tiers([tier()]))
+    host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(tiers.read([tier()]))
     (columns,) = [argv[-1].split(",") for argv in asked if "lsblk" in argv]
     assert "NAME" in columns
 
@@ -153,21 +153,21 @@ def test_a_device_without_a_filesystem_is_looked_at(node):
     def blank(argv):
         return (2, "", "") if argv[3] == "blkid" else answers(argv)
 
-    state = host.Reader(node, blank).state(plan.tiers([tier()]))
+    state = host.Reader(node, blank).state(tiers.read([tier()]))
     assert "wipefs cannot read it: not found" in state.known.closer["/dev/nvme1n1"].found[0]
 
 
 def test_what_is_mounted_already_is_not_listed(node):
     mountinfo = node.path("/proc/self/mountinfo")
     mountinfo.write_text(mountinfo.read_text() + "24 22 0:60 / /mnt/data rw - nfs4 dead:/export rw\n")
-    assert host.Reader(node, answers).state(plan.tiers([tier()])).places == {}
+    assert host.Reader(node, answers).state(tiers.read([tier()])).places == {}
 
 
 def test_a_mounted_device_has_the_kernels_name(node):
     mountinfo = node.path("/proc/self/mountinfo")
     mountinfo.write_text(mountinfo.read_text() + "24 22 0:45 / /srv rw - btrfs /dev/mapper/data rw\n")
     node.path("/dev/mapper/data").symlink_to("../dm-0")
-    known = host.Reader(node, answers).state(plan.tiers([tier()])).known
+    known = host.Reader(node, answers).state(tiers.read([tier()])).known
     assert devices.at("/srv", known.mounts).source == "/dev/dm-0"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, exports, plan
+from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, exports, plan, tiers
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
@@ -144,7 +144,7 @@ def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work
     place = f"{own}/a/b"
     work.carry_out(Step("directory", "make it", place=place))
     assert Path(place).is_dir()
-    work.tidy(plan.tiers([tier(mount=place)]))
+    work.tidy(tiers.read([tier(mount=place)]))
     assert Path(place).is_dir()
     work.tidy([])
     assert list(own.iterdir()) == []
@@ -225,7 +225,7 @@ def test_the_packages_of_a_server_are_needless_only_where_they_are(work, module,
     assert work.needless([], nothing) == []
     monkeypatch.setattr(module, "get_bin_path", lambda name: f"/usr/bin/{name}")
     assert work.needless([], nothing) == ["nfs-kernel-server"]
-    assert work.needless(plan.tiers([tier(export_to=["node2"])]), nothing) == []
+    assert work.needless(tiers.read([tier(export_to=["node2"])]), nothing) == []
 
 
 @pytest.mark.parametrize("kind", ["export", "withdraw"])

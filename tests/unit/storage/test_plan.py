@@ -4,6 +4,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.storage import plan as storage
+from ansible_collections.gpulab.node.plugins.module_utils.storage import tiers
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import Place
 
 from . import nodes
@@ -13,7 +14,7 @@ UNTOUCHED = "UUID=0d3b6a4e-8f3c-4f0e-9a51-0e6a1c9cbb10 / ext4 errors=remount-ro 
 
 
 def plan(state, *declared):
-    return storage.plan(storage.tiers(declared), state)
+    return storage.plan(tiers.read(declared), state)
 
 
 def kinds(state, *declared):
@@ -733,7 +734,7 @@ def test_without_tiers_nothing_happens():
 )
 def test_what_cannot_be_meant_is_refused(declared):
     with pytest.raises(Refusal) as caught:
-        storage.tiers([declared])
+        tiers.read([declared])
     assert caught.value.code == "H150"
 
 
@@ -742,11 +743,11 @@ def test_what_cannot_be_meant_is_refused(declared):
 )
 def test_tiers_do_not_collide(other):
     with pytest.raises(Refusal) as caught:
-        storage.tiers([tier(), other])
+        tiers.read([tier(), other])
     assert caught.value.code == "H150"
 
 
 def test_only_what_is_needed_is_installed():
-    declared = storage.tiers([tier(format=True, filesystem="xfs")])
+    declared = tiers.read([tier(format=True, filesystem="xfs")])
     assert storage.programs(declared, storage.plan(declared, nodes.workstation().state())) == ["mkfs.xfs"]
-    assert storage.programs(storage.tiers([nfs()]), []) == ["mount.nfs"]
+    assert storage.programs(tiers.read([nfs()]), []) == ["mount.nfs"]
