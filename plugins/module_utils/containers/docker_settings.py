@@ -132,7 +132,7 @@ def plan(
     owners = {name: _owners(name, before, elsewhere, free) for name in wanted}
     ours = {name: value for name, value in wanted.items() if owners[name] is _MISSING}
     theirs = {name: owners[name] for name in wanted if name not in ours and not _same(name, owners[name], wanted[name])}
-    _refuse_conflicts({name: theirs[name] for name in theirs if name in _leaves(required)}, wanted, flags)
+    _refuse_conflicts(theirs, _leaves(required), flags)
     after = _with(parse(text), ours, [name for name in made if name not in ours], parse(record.original))
     changes = _differences(before, after, dict.fromkeys([*wanted, *made]))
     action = _stronger(record.pending, _action(changes, flags))
@@ -191,12 +191,13 @@ def _folded(value: Any) -> Any:
     return {key.lower(): inner for key, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _refuse_conflicts(conflicts: dict[str, Any], wanted: dict[str, Any], flags: dict[str, Any]) -> None:
+def _refuse_conflicts(theirs: dict[str, Any], required: dict[str, Any], flags: dict[str, Any]) -> None:
     """Raise Refusal H111 where the owner has another value for what must hold."""
+    conflicts = {name: value for name, value in theirs.items() if name in required}
     on_command_line = {name: value for name, value in conflicts.items() if _key(name) in flags}
     for path, found in ((COMMAND_LINE, on_command_line), (PATH, conflicts)):
         if found:
-            asked = {name: wanted[name] for name in found}
+            asked = {name: required[name] for name in found}
             raise refuse("H111", path=path, settings=_listed(found), wanted=_listed(asked))
 
 
