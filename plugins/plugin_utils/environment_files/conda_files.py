@@ -67,26 +67,37 @@ def resolve(
         found = _of_file(name, file, wish.get("replace") or {})
         given = {key: value or found[key] for key, value in given.items()}
         variables = variables or found["variables"]
-    own = _allowed(name, given["channels"], places.defaults, in_file=bool(file) and not wish.get("channels"))
-    more = _allowed(name, channels, places.defaults)
     options = {
         "name": name,
         "packages": [_of_allowed(name, _closed(one), places.defaults) for one in given["packages"]],
-        "channels": own if wish.get("channels") else _with(more, own),
+        "channels": _channels(wish, given["channels"], channels, places.defaults),
         "pip": given["pip"],
         "variables": variables or {},
         "framework": wish.get("framework"),
         "group": wish.get("group"),
         "lock_text": _lock(name, lock, PLATFORMS[architecture]) if lock else None,
     }
-    options["channels"] = [one for one in options["channels"] if one != "nodefaults"] or more
     if wish.get("jupyter"):
         _ask_for_kernel(options)
     _check(options, file, places.indexes)
-    if places.alias:
-        below = places.alias.rstrip("/")
-        options["channels"] = [one if "://" in one else f"{below}/{one}" for one in options["channels"]]
+    options["channels"] = _below(places.alias, options["channels"])
     return {key: value for key, value in options.items() if value is not None}  # a choice takes no null
+
+
+def _channels(wish: dict[str, Any], given: list[str], of_role: list[str], defaults: str | None) -> list[str]:
+    """Return the channels of an environment: its own, or those of its file and then the role's. Raises Refusal E016."""
+    name, own = wish["name"], bool(wish.get("channels"))
+    allowed = _allowed(name, given, defaults, in_file=bool(wish.get("file")) and not own)
+    more = _allowed(name, of_role, defaults)
+    found = allowed if own else _with(more, allowed)
+    return [one for one in found if one != "nodefaults"] or more
+
+
+def _below(alias: str | None, channels: list[str]) -> list[str]:
+    """Return channels with the addresses of those that are names: below an alias, if there is one."""
+    if not alias:
+        return channels
+    return [one if "://" in one else f"{alias.rstrip('/')}/{one}" for one in channels]
 
 
 def _listed(value: Any) -> list[str]:
