@@ -24,7 +24,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a place to measure, nothing is writte
 LIMITS = ("memlock", "nofile", "stack")
 # Programs live with the soft limit of locked memory, and raise that of open files to the hard one by themselves.
 SYSTEMD = {"memlock": "DefaultLimitMEMLOCKSoft", "nofile": "DefaultLimitNOFILE"}
-PAM_TYPES = {"memlock": ("soft", "-"), "nofile": ("hard", "-")}
+PAM_TYPES = {"memlock": "soft", "nofile": "hard"}
 PAM_UNITS = {"memlock": 1024, "nofile": 1}
 UNLIMITED = "unlimited"
 _MIB = 1 << 20
@@ -37,14 +37,23 @@ def limit(text: str, unit: int = 1) -> Limit:
     return int(text) * unit if re.fullmatch(r"[0-9]{1,20}", text) else None
 
 
-def pam_limits(text: str) -> dict[str, Limit]:
-    """Parse limits.conf(5) for what it grants to every user (*); what it says nothing of is left out."""
-    found: dict[str, Limit] = {}
+def granted(text: str) -> dict[tuple[str, str], str]:
+    """Parse limits.conf(5) for what every user (*) gets: values by item and type, soft or hard; the last wins."""
+    found = {}
     for line in text.splitlines():
         fields = line.partition("#")[0].split()
-        if len(fields) == 4 and fields[0] == "*" and fields[1] in PAM_TYPES.get(fields[2], ()):  # noqa: PLR2004
-            found[fields[2]] = limit(fields[3], PAM_UNITS[fields[2]])
+        if len(fields) == 4 and fields[0] == "*":  # noqa: PLR2004 - domain, type, item, value
+            _domain, kind, item, value = fields
+            found.update(dict.fromkeys([(item, one) for one in (("soft", "hard") if kind == "-" else (kind,))], value))
     return found
+
+
+def pam_limits(text: str) -> dict[str, Limit]:
+    """Return what limits.conf(5) grants to programs of every user; what it says nothing of is left out."""
+    values = granted(text)
+    return {
+        item: limit(values[item, kind], PAM_UNITS[item]) for item, kind in PAM_TYPES.items() if (item, kind) in values
+    }
 
 
 def systemd_limits(text: str) -> dict[str, Limit]:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import properties
-from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LIMITS, UNLIMITED
+from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LIMITS, UNLIMITED, granted
 from ansible_collections.gpulab.node.plugins.module_utils.system import boot_arguments, kernel_values, swap
 
 if TYPE_CHECKING:
@@ -94,12 +94,10 @@ def _live(name: str, node: Node) -> str | None:
 
 def pam_limits(text: str) -> dict[str, str | None]:
     """Return each limit of ordinary users, from the files of limits.conf(5) in their order; None where none is set."""
-    found: dict[tuple[str, str], str] = {}
-    for line in text.splitlines():
-        fields = line.partition("#")[0].split()
-        if len(fields) == 4 and fields[0] == "*" and fields[2] in LIMITS:  # noqa: PLR2004 - domain, type, item, value
-            for kind in ("soft", "hard") if fields[1] == "-" else (fields[1],):
-                found[fields[2], kind] = _pieces(fields[3], _PAM_UNIT.get(fields[2], 1))
+    values = granted(text)
+    found = {
+        (item, kind): _pieces(value, _PAM_UNIT.get(item, 1)) for (item, kind), value in values.items() if item in LIMITS
+    }
     return {limit: _pair(found.get((limit, "soft")), found.get((limit, "hard"))) for limit in LIMITS}
 
 
