@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import NvmlGpu
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import UsersOfGpus
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import UsersOfGpus
 
 HIDDEN = "who uses it is hidden from this user (run as root)"
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
         Tried,
     )
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent, UsersOfGpus
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import UsersOfGpus
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import KernelEvent
 
 SCHEMA = 1
 STANDARD, BURN_IN = "standard", "burn-in"

@@ -11,13 +11,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import modprobe
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
-        Facts,
-        ForbiddenModule,
-        PciGpu,
-        ReadFacts,
-        Reboot,
-    )
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import ForbiddenModule
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import PciGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, ReadFacts, Reboot
 
 
 def judged(facts: ReadFacts) -> Facts:

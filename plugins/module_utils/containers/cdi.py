@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Cdi
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Cdi
 
 KIND = "nvidia.com/gpu"
 REFRESH = "nvidia-cdi-refresh.service"

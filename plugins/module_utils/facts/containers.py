@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import (
         Cdi,
         Containerd,
         Containers,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Cuda, CudaToolkit
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Cuda, CudaToolkit
 
 PARENT = "/usr/local"
 LINK = "/usr/local/cuda"

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import 
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DkmsModule
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DkmsModule
 
 DKMS = "/var/lib/dkms"
 _LOG_OF = re.compile(r"DKMS make\.log for \S+ for kernel (\S+)")

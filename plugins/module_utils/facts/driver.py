@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.host import B
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import Package, PackagesQuery
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Driver, DriverPackage
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Driver, DriverPackage
 
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces

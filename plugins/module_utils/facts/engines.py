@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.packages import PackagesQuery
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Engines
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Engines
 
 ENGINES = {
     "docker": ["docker", "--version"],

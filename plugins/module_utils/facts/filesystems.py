@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Filesystem
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Filesystem
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 KERNELS_OWN = frozenset({

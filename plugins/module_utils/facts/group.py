@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.system import hosts_fi
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Group
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Group
 
 UFW, UFW_SETTINGS = "/usr/sbin/ufw", "/etc/ufw/ufw.conf"
 FIREWALLS = {"ufw": UFW, "firewalld": "/usr/bin/firewall-cmd"}

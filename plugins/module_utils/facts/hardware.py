@@ -13,7 +13,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import pci, smbi
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Disk, Hardware, MemoryErrors, Processor
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import (
+        Disk,
+        Hardware,
+        MemoryErrors,
+        Processor,
+    )
 
 CPUS = "/sys/devices/system/cpu"
 EDAC = "/sys/devices/system/edac/mc"

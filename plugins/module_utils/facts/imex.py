@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Imex
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Imex
 
 CONTROL = "/usr/bin/nvidia-imex-ctl"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import InfinibandPort
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import InfinibandPort
 
 DEVICES = "/sys/class/infiniband"
 

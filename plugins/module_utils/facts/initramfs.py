@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Initramfs
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Initramfs
 
 SECONDS = 10.0  # zstd gives 400 MB a second, gzip 100
 PLACES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")

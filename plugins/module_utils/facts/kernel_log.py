@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent, KernelLog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import KernelEvent, KernelLog
 
 COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
 # Forms as NVIDIA/open-gpu-kernel-modules prints them: kernel_rc.c (XIDs, with the MIG instance since 525), osinit.c

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import 
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DkmsModule, Kernel
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DkmsModule, Kernel
 
 MODULES = "/lib/modules"
 # What nvidia.ko is called: nvidia, nvidia-current, nvidia-current-open, nvidia-tesla-535, nvidia-legacy-390xx

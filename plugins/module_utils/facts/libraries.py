@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Libraries
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Libraries
 
 LIBRARIES = ("libcudnn", "libnccl", "libnvinfer")  # the last is TensorRT's
 _DRIVER_VERSION = re.compile(r"\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\Z")

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states impor
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Limits
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Limits
 
 Limit = Union[int, str, None]  # bytes or files, "unlimited", None where nobody says
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import (
         Forbidden,
         ForbiddenModule,
         Module,
         ModuleOptions,
         Nouveau,
-        PciGpu,
     )
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import PciGpu
 
 # By precedence: a file hides those of the same name in later directories (modprobe.d(5))
 DIRECTORIES = (

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Collector, DcgmExporter, Monitoring
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Collector, DcgmExporter, Monitoring
 
 PROGRAM = "/usr/bin/prometheus-node-exporter"
 DEFAULTS = "/etc/default/prometheus-node-exporter"

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import owned_bloc
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import NcclFile, NcclSetting
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import NcclFile, NcclSetting
 
 CONF, ENVIRONMENT = "/etc/nccl.conf", "/etc/environment"
 PROFILES = "/etc/profile.d"

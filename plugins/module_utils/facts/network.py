@@ -11,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.pci import bound
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Interface
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Interface
 
 INTERFACES = "/sys/class/net"
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772  # include/uapi/linux/if_arp.h

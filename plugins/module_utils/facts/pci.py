@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Device, Display, Link, Pci
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Device, Display, Link, Pci
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE

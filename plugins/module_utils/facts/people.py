@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import Process
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Person
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Person
 
 LOGIN_DEFS = "/etc/login.defs"
 _UID_MIN, _NOBODY = 1000, (65534, 65535, 4294967294)

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Service
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Service
 
 UNITS = (
     "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import MemoryModule
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import MemoryModule
 
 TABLE = "/sys/firmware/dmi/tables/DMI"  # for root only
 _HEADER = 4  # type, length, handle

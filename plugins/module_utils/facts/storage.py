@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage import devices
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Export, Tier
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Export, Tier
 
 
 def read(node: Node) -> list[Tier]:

@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import System
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import System
 
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
 SECURE_BOOT = f"{mok.EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import LimitTexts
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Tuning
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Tuning
 
 SYSCTL_FILE = "/etc/sysctl.d/90-gpulab.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpulab.cfg"

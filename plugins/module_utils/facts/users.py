@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import User, UsersOfGpus
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import User, UsersOfGpus
 
 # Daemons that hold the devices and no work of anybody's; the last line has those of Kubernetes
 # (github:NVIDIA/k8s-device-plugin, cmd; github:NVIDIA/k8s-dra-driver-gpu, cmd)

@@ -24,7 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import Nvml
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import Step
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml as Answers
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Nvml as Answers
 
 LIBRARY = nvml.LIBRARY
 LOCKED = Path("/run/gpulab/gpu-settings.json")  # what NVML does not tell; it goes with the boot, as the clocks do

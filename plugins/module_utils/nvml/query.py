@@ -19,7 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nv
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.readings import reading, unread
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts import driver as model
 
 COMMAND = "gpulab-metrics"  # of a process of gpulab's that opens the GPUs by itself
 TOPOLOGY = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}

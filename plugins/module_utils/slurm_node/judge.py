@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import RE
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Nvml
 
 # Each per GPU, and each by NVML alone.
 FATAL = ("gpu-answers", "ecc-uncorrected", "sram-threshold", "row-remapping", "retired-pages")

@@ -31,7 +31,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judg
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Nvml
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Nvml
 
 PROLOG_SECONDS, HEALTH_SECONDS = 5.0, 20.0  # what the driver has to answer in
 AGAIN_SECONDS = 2.0  # until the driver is looked at again that serves nobody: it may just be being loaded

@@ -20,7 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import mount_tabl
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelValue, LaterSetting
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import KernelValue, LaterSetting
 
 KNOBS = ("transparent_hugepage", "cpu_governor", "nfs_read_ahead_kb")
 # What a sysctl is called: parts with dots between them, never a path. It is a part of other patterns.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import KernelEvent
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import KernelEvent
 
 MOST_SHOWN = 400  # characters of a line
 MOST_PLACES = 100  # of one pattern

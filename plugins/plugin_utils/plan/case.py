@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Pci
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Pci
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DriverPackage
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 # What has the version of a driver is a part of one; a library such as libnvidia-egl-wayland1 has a version of its own.

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import b
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DriverPackage
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 
 OPTION = "nvidia_driver_display"

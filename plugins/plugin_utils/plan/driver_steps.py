@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import DriverPackage, Facts
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DriverPackage
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, DriverChange, Imex, Plan
 
 FORMER = "nvidia-driver"  # under this name, the packages of all transactions are kept as they were

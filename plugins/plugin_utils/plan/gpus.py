@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import PciGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import PciGpu
 
 NVIDIA = "10de"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Monitoring
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import Monitoring
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
 

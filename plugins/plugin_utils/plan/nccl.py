@@ -20,7 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides,
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import InfinibandPort, Interface
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import InfinibandPort, Interface
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import (
         Cuda,

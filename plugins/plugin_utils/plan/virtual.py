@@ -11,7 +11,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, PciGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import PciGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 NVIDIA = "10de:"
 VGPU_MANAGER = "nvidia-vgpu-vfio"  # the driver that facts name for a GPU that this host cuts

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Filesystem, ForbiddenModule
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import ForbiddenModule
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Filesystem
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver, Plan
 
 

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import (
-        Disk,
-        Facts,
-        Filesystem,
-        Hardware,
-        PciGpu,
-    )
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Disk, Filesystem, Hardware, PciGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 Found = tuple[bool, Refusal]

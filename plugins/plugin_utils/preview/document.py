@@ -17,7 +17,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import changes, outlook
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, User
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import User
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
         Disk,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Shown
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Person
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Person
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
