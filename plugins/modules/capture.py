@@ -119,10 +119,12 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.capture import contents
 from ansible_collections.gpulab.node.plugins.module_utils.capture.arguments import ARGUMENTS
+from ansible_collections.gpulab.node.plugins.module_utils.capture.asked import Asked
 from ansible_collections.gpulab.node.plugins.module_utils.capture.look import look
 from ansible_collections.gpulab.node.plugins.module_utils.capture.wire import packed, unpacked
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 
 SECONDS = 30.0  # what one command may take
@@ -136,7 +138,7 @@ def capture(module: AnsibleModule) -> dict[str, Any]:
     os.nice(NICE)
     asked = unpacked(module.params["asked"])
     if module.params["work"] == "look":
-        answer: Any = look(Node(start=partial(Job, seconds=SECONDS)), asked)
+        answer: Any = look(Node(start=partial(Job, seconds=SECONDS)), typed(asked, Asked))
     else:
         answer = [contents.read(Path("/"), *one) for one in asked]
     return {"answer": packed(answer)}

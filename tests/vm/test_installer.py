@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import 
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, recipe
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import host_part
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 from bare import Bare
 from golden import CACHE
 
@@ -128,7 +129,7 @@ class Lab:
         """Write what belongs to the host."""
 
         def file(content, mode, uid=0, gid=0):
-            return {"content": content.encode(), "mode": mode, "uid": uid, "gid": gid}
+            return NewFile(content.encode(), mode, uid, gid)
 
         files = {
             "/etc/ssh/ssh_host_ed25519_key": file((self.directory / "host").read_text(), 0o600),

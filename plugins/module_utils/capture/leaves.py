@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture.rules import expression
 
@@ -27,13 +28,22 @@ FATES = (COMES_BACK, CACHE, CAPTURED, DATA)
 _OF_RECEIPT = re.compile(r"\{(environment|builds|file)(?::([^}]*))?\}")
 
 
-def rules(declared: list[dict[str, Any]], items: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """Return pairs of pattern and fate; declared are {role, fate, paths}, items those of receipts by role."""
+@dataclass(frozen=True)
+class Leaf:
+    """Paths that a role leaves, and what becomes of them."""
+
+    role: str
+    fate: str
+    paths: list[str]
+
+
+def rules(declared: list[Leaf], items: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """Return pairs of pattern and fate; items are those of receipts by role."""
     return [
-        (pattern, one["fate"])
+        (pattern, one.fate)
         for one in declared
-        for path in one["paths"]
-        for pattern in _of_receipt(path, items.get(one["role"], []))
+        for path in one.paths
+        for pattern in _of_receipt(path, items.get(one.role, []))
     ]
 
 

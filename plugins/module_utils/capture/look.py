@@ -40,6 +40,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.receipts import store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.asked import Asked
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 DEEPEST = 10_000  # directories in each other, at most
@@ -48,31 +49,18 @@ _DELETED = " (deleted)"
 _IN_MEMORY = ("/memfd:", "/dev/", "/run/", "/proc/", "/SYSV", "/[aio]")
 
 
-def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest's parts that the node knows: machine, sections, files, bins, kept, remainder, and more.
-
-    wishes has captured and ephemeral, as in the catalog; leaves, as the roles declare them ({role, fate, paths}); paths
-    and acknowledged, as the role's options; receipts; and largest, in bytes. See plugin_utils/capture/manifest.py.
-    """
+def look(node: Node, asked: Asked) -> dict[str, Any]:
+    """Return the manifest's parts that the node knows: machine, sections, files, bins, kept, remainder, and more."""
     sys.setrecursionlimit(DEEPEST)
     storage = disks.read(node)
     packages = Packages(node)
     engines = containers.read(node)
-    backed_up = backups.read(node, wishes["receipts"])
+    backed_up = backups.read(node, asked.receipts)
     items = store.items(node)
-    left = leaves.rules(wishes["leaves"], items)
-    captured: dict[bool, list[tuple[str, Captured]]] = {True: [], False: []}
-    for one in wishes["captured"]:
-        captured[one["secret"]] += [(pattern, Captured(one["section"], one["secret"])) for pattern in one["patterns"]]
+    left = leaves.rules(asked.leaves, items)
     rules = Wishes(
-        rules=[
-            *((f"{path.rstrip('/')}/**", Captured("paths")) for path in wishes["paths"]),
-            *captured[True],
-            *((pattern, one["reason"]) for one in wishes["ephemeral"] for pattern in one["patterns"]),
-            *captured[False],
-            *((pattern, Captured("gpulab")) for pattern, fate in left if fate == leaves.CAPTURED),
-        ],
-        acknowledged=[(f"{one['path'].rstrip('/')}/**", one["reason"]) for one in wishes["acknowledged"]],
+        rules=list(_rules(asked, left)),
+        acknowledged=[(_below(one.path), one.reason) for one in asked.acknowledged],
         homes=homes.of_people(node),
         gpulab=left,
         covers=[
@@ -81,7 +69,7 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
             (bins.LOCK, lambda path, _status: engines.covers(path)),
             (bins.RECEIPT, backed_up.covers),
         ],
-        largest=wishes["largest"],
+        largest=asked.largest,
     )
     places = {mount.place for mount in mounts(node.text("/proc/self/mountinfo"))}
     walk = Walk(node, packages, rules, partial(environments.at, node=node))
@@ -105,6 +93,25 @@ def look(node: Node, wishes: dict[str, Any]) -> dict[str, Any]:
         "remainder": list(map(asdict, found.remainder)),
         "open_deleted": list(map(asdict, _open_deleted(node))),
     }
+
+
+def _rules(asked: Asked, left: list[tuple[str, str]]) -> Iterator[tuple[str, Captured | str]]:
+    """Yield which patterns are captured, and which nobody misses, and why: the first that fits counts."""
+    yield from ((_below(path), Captured("paths")) for path in asked.paths)
+    yield from _captured(asked, secret=True)
+    yield from ((pattern, one.reason) for one in asked.ephemeral for pattern in one.patterns)
+    yield from _captured(asked, secret=False)
+    yield from ((pattern, Captured("gpulab")) for pattern, fate in left if fate == leaves.CAPTURED)
+
+
+def _captured(asked: Asked, *, secret: bool) -> Iterator[tuple[str, Captured]]:
+    for one in asked.captured:
+        if one.secret == secret:
+            yield from ((pattern, Captured(one.section, secret)) for pattern in one.patterns)
+
+
+def _below(path: str) -> str:
+    return f"{path.rstrip('/')}/**"
 
 
 def machine(node: Node) -> dict[str, Any]:

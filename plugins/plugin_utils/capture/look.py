@@ -51,7 +51,7 @@ def document(action: Asking, host: str, args: dict[str, Any], left: list[dict[st
 
 
 def _wishes(args: dict[str, Any], left: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what decides about the bins of paths; see module_utils/capture/look.py."""
+    """Return what decides about the bins of paths; see module_utils/capture/asked.py."""
     catalog = Catalog()
     return {
         "captured": catalog.read("captured")["captured"],

@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files
     DIRECTORY,
     FILE,
     LINK,
+    Acknowledged,
     Count,
     Deleted,
     Entry,
@@ -43,14 +44,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _FORMS = {"mode": r"[0-7]{4}", "sha256": r"[0-9a-f]{64}", "kind": f"{FILE}|{LINK}|{DIRECTORY}"}
 _LATER: dict[str, list[Any]] = {"locks": [], "brought": []}  # what the section gpulab has only since a later version
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """A path that may be lost."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, leaves, look
+from ansible_collections.gpulab.node.plugins.module_utils.capture.asked import Asked
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
@@ -177,17 +178,8 @@ def found(root, **values):
     """Return what the capture of a node has: (left over, captured, environments), paths without the first slash."""
     catalog = {name: yaml.safe_load((CATALOG / f"{name}.yml").read_text())[name] for name in ("captured", "ephemeral")}
     values = {"tuning_swap": "/swapfile8", **values}
-    result = look.look(
-        Node(root, lambda _argv: NOTHING),
-        {
-            **catalog,
-            "leaves": declared.on_host(options.Values(values.get)),
-            "paths": [],
-            "acknowledged": [],
-            "receipts": [],
-            "largest": 1 << 20,
-        },
-    )
+    asked = {**catalog, "leaves": declared.on_host(options.Values(values.get)), "largest": 1 << 20}
+    result = look.look(Node(root, lambda _argv: NOTHING), typed(json.loads(json.dumps(asked, default=str)), Asked))
     left = {one["path"][1:] for one in result["remainder"]} - {"proc/self/mountinfo"}
     captured = {one["path"][1:] for one in result["files"] if one["kind"] != "directory"}
     return left, captured - {"etc/passwd", "lib"}, [one["path"] for one in result["sections"]["environments"]]
@@ -281,5 +273,4 @@ def test_a_pattern_is_for_each_item_of_the_roles_own_receipt(path, expected):
         "r": ["environment:/opt/v*/a", "environment:/opt/b", "file:/usr/local/lib/p", "unit:x"],
         "s": ["file:/usr/x/p"],
     }
-    one = {"role": "r", "fate": "cache", "paths": [path]}
-    assert leaves.rules([one], items) == [(pattern, "cache") for pattern in expected]
+    assert leaves.rules([leaves.Leaf("r", "cache", [path])], items) == [(pattern, "cache") for pattern in expected]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks, look
+from ansible_collections.gpulab.node.plugins.module_utils.capture.asked import Asked
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
@@ -62,7 +63,7 @@ def put(root, path, text):
 
 
 def test_each_path_is_where_the_rules_and_receipts_put_it(node):
-    found = look.look(node, WISHES)
+    found = look.look(node, typed(WISHES, Asked))
     files = {one["path"]: one for one in found["files"] if one["kind"] == "file"}
     of_etc = {"/etc/fstab", "/etc/passwd"}  # gpulab's receipt names /etc/fstab, but others have lines in it, too
     assert set(files) == {*of_etc, "/srv/key", "/home/li/.cache/token", "/var/log/kept/a"}
@@ -73,7 +74,7 @@ def test_each_path_is_where_the_rules_and_receipts_put_it(node):
 
 
 def test_what_lies_on_other_disks_is_listed_as_kept(node):
-    assert [one["mount"] for one in look.look(node, WISHES)["kept"]] == ["/data"]
+    assert [one["mount"] for one in look.look(node, typed(WISHES, Asked))["kept"]] == ["/data"]
 
 
 def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):
@@ -82,7 +83,7 @@ def test_the_locks_of_gpulabs_environments_are_taken_along(node, tmp_path):
     put(tmp_path, "var/lib/gpulab/receipts/environments.json", json.dumps(receipt))
     put(tmp_path, "opt/venvs/pytorch/gpulab.lock", "six==1.17.0 --hash=sha256:0\n")
     lock = {"path": "/opt/venvs/pytorch", "text": "six==1.17.0 --hash=sha256:0\n"}
-    assert look.look(node, WISHES)["sections"]["gpulab"]["locks"] == [lock]
+    assert look.look(node, typed(WISHES, Asked))["sections"]["gpulab"]["locks"] == [lock]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_kernel_module_that_dkms_has_not_built_is_left_over(node, tmp_path, bu
     put(tmp_path, "usr/lib/modules/6.1.0/extra/nvidia.ko.xz", "module")
     if built:
         put(tmp_path, f"var/lib/dkms/nvidia/595/6.1.0/x86_64/module/{built}", "module")
-    found = [one["path"] for one in look.look(node, WISHES)["remainder"]]
+    found = [one["path"] for one in look.look(node, typed(WISHES, Asked))["remainder"]]
     assert [path for path in found if "/modules/" in path] == [f"/usr/lib/modules/6.1.0/extra/{name}" for name in left]
 
 
@@ -100,10 +101,10 @@ def test_a_kernel_module_that_dkms_has_not_built_is_left_over(node, tmp_path, bu
 def test_what_only_came_with_gpulabs_packages_is_told(node, tmp_path, record, brought):
     if record:
         put(tmp_path, "var/lib/gpulab/packages.json", record)
-    assert look.look(node, WISHES)["sections"]["gpulab"]["brought"] == brought
+    assert look.look(node, typed(WISHES, Asked))["sections"]["gpulab"]["brought"] == brought
 
 
 def test_what_gpulab_brings_back_is_known_by_its_receipts(node):
-    assert look.look(node, WISHES)["sections"]["gpulab"]["receipts"] == {
+    assert look.look(node, typed(WISHES, Asked))["sections"]["gpulab"]["receipts"] == {
         "nccl": ["file:/etc/fstab", "file:/usr/local/lib/libours.so", "package:x"]
     }

@@ -119,6 +119,14 @@ def test_what_is_not_json_is_refused(data):
     assert caught.value.code == "R006"
 
 
+def test_a_section_that_a_rebuild_could_not_read_is_refused_before():
+    whole = manifest({}, {}, sections={"users": [{"name": "li"}]})
+    whole["sections"]["users"][0]["uid"] = "1001"
+    assert "it.sections.users[0].uid is not a number" in refused(whole).cause
+    del whole["sections"]["users"]
+    assert "it.sections has no users" in refused(whole).cause
+
+
 def test_every_part_is_needed():
     for name in manifest({}, {}):
         assert refused({key: value for key, value in manifest({}, {}).items() if key != name}).code == "R006"

@@ -62,6 +62,14 @@ class Remainder(Count):
 
 
 @dataclass(frozen=True)
+class Acknowledged:
+    """A path that may be lost."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Deleted:
     """A file that a program writes to though it has no name any more: it ends with the program."""
 
