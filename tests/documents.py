@@ -17,7 +17,8 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 import layout
 import role_lists
 import schemas
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model

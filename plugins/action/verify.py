@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES, count, worst
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, count, worst
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
@@ -21,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import la
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Declared, ResultRecord
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 ARGUMENTS = {
@@ -66,7 +67,7 @@ class ActionModule(ActionBase):
         facts = facts_of(known, arguments["level"])
         if not facts:
             return refused(refuse("V002", host=host))
-        declared = {
+        declared: Declared = {
             "level": arguments["level"],
             "mounts": arguments["mounts"],
             "gpus": arguments["expected_gpus"],

@@ -81,7 +81,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import 
     verdict,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Receiver
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain, message
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.live_region import HAS_RICH, LiveRegion
 
 if TYPE_CHECKING:
@@ -107,20 +107,8 @@ VERDICT_COLORS = {
 }
 # Actions whose message is written for the operator.
 SPEAKS_FOR_ITSELF = {"assert", "fail", "validate_argument_spec", "verify"}
-MOST_ERRORS = 7  # of the options of a role
 # What does not help to see why a task failed.
 NOISE = {"changed", "failed", "delta", "start", "end", "stderr_lines", "stdout_lines", "invocation"}
-
-
-def message(result: Mapping[str, Any]) -> str:
-    """Return a failed task's message, with the last line of what the command said; of wrong options what is wrong."""
-    errors = [str(error) for error in result.get("argument_errors", ())]
-    if errors:
-        more = [f"and {len(errors) - MOST_ERRORS} more"] if len(errors) > MOST_ERRORS else []
-        return "\n".join([*errors[:MOST_ERRORS], *more])
-    said = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
-    text = str(result.get("msg", "")).strip()
-    return f"{text}: {said[-1]}" if said and said[-1] not in text else text
 
 
 def _may_be_rescued(task: Task) -> bool:

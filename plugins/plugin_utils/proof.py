@@ -15,7 +15,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import NotForThisMachine, ResultRecord
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+        Declared,
+        NotForThisMachine,
+        ResultRecord,
+    )
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 
@@ -57,13 +61,9 @@ def applied(facts: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
 
 
 def judge(
-    facts: dict[str, Any], plan: Plan | None, declared: dict[str, Any], subjects: Collection[str] = ()
+    facts: dict[str, Any], plan: Plan | None, declared: Declared, subjects: Collection[str] = ()
 ) -> tuple[list[ResultRecord], list[NotForThisMachine]]:
-    """Return the results of all checks, or of those about the subjects, and what is not for this machine.
-
-    declared is what Node takes, and "profile": values that replace those of
-    every board's profile.
-    """
+    """Return the results of all checks, or of those about the subjects, and what is not for this machine."""
     node = Node(Facts(facts), Facts(applied(facts, plan)), catalog(declared.get("profile")), declared)
     found = [result.as_dict() for result in runner.verify(node, subjects)]
     not_for = [result for result in found if result["severity"] == INAPPLICABLE]

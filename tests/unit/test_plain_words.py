@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner  # noqa: F401 - fills the registry
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REGISTRY, REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REGISTRY
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
     ALL,
     HANG,

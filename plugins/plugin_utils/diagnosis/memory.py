@@ -27,7 +27,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Holding, Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Gpu, Holding, Process
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 ALLOCATOR = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
@@ -79,17 +79,13 @@ def _gib(mib: float) -> str:
 @rule("memory-held", MEMORY, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html")
 def held(case: Case) -> Iterator[Finding]:
     """Name who holds a GPU's memory, where it is not the program that the diagnosis is for."""
-    named_one = bool(case.asked.pid or case.asked.user)
-    error = case.asked.error or ""
-    about_memory = case.asked.symptom == MEMORY or re.search(r"out of memory|OOM", error, re.IGNORECASE)
+    asked = case.asked
+    named_one = bool(asked.pid or asked.user)
+    about_memory = asked.symptom == MEMORY or re.search(r"out of memory|OOM", asked.error or "", re.IGNORECASE)
     if not (named_one or about_memory):
         return  # that somebody works on a GPU is no trouble by itself
     for gpu in case.evidence.gpus:
-        others = [
-            (entry, record)
-            for holding, entry, record in case.holders()
-            if holding == gpu and not (named_one and case.is_asked(record)) and not _left_over(record)
-        ]
+        others = [(entry, record) for holding, entry, record in _others(case) if holding == gpu]
         total, taken = gpu.total_mib or 0, sum(entry.memory_mib or 0 for entry, _record in others)
         if total and taken >= MANY * total:
             yield Finding(
@@ -102,6 +98,14 @@ def held(case: Case) -> Iterator[Finding]:
                     for entry, record in others
                 ),
             )
+
+
+def _others(case: Case) -> Iterator[tuple[Gpu, Holding, Process]]:
+    """Yield who holds memory beside the program that was asked for, and what dead programs left."""
+    named_one = bool(case.asked.pid or case.asked.user)
+    for gpu, entry, record in case.holders():
+        if not (named_one and case.is_asked(record)) and not _left_over(record):
+            yield gpu, entry, record
 
 
 def _elsewhere(case: Case, index: int) -> str | None:

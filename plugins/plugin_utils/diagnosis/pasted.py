@@ -10,7 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.kernel_log import CATALOG, NOT_STARTED
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked
 from ansible_collections.gpulab.node.plugins.module_utils.driver import errors as driver_errors
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log

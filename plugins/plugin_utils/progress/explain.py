@@ -53,6 +53,7 @@ _SAID_NOTHING = "No start of json char found"  # Ansible's words where a module'
 _KILLED = (-9, 137)  # as Python and as a shell count SIGKILL
 DETAIL_LENGTH = 300
 SSH_PORT = "22"
+MOST_ERRORS = 7  # of the options of a role
 _WRAPPING = (
     r"Task failed: |Action failed: |Failed to connect to the host via ssh: |Module result deserialization failed: "
     r"|No start of json char found: |Data could not be sent to remote host \S+ "
@@ -123,3 +124,14 @@ def _one_line(text: str) -> str:
     line = re.sub(f"^(?:{_WRAPPING})+", "", line)
     line = re.sub(r"^(Failed to create temporary directory)\..* (exited with result )", r"\1, mkdir \2", line)
     return line if len(line) <= DETAIL_LENGTH else line[: DETAIL_LENGTH - 1] + "…"
+
+
+def message(result: Mapping[str, Any]) -> str:
+    """Return a failed task's message, with the last line of what the command said; of wrong options what is wrong."""
+    errors = [str(error) for error in result.get("argument_errors", ())]
+    if errors:
+        more = [f"and {len(errors) - MOST_ERRORS} more"] if len(errors) > MOST_ERRORS else []
+        return "\n".join([*errors[:MOST_ERRORS], *more])
+    said = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
+    text = str(result.get("msg", "")).strip()
+    return f"{text}: {said[-1]}" if said and said[-1] not in text else text

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.judging import rates_mean_something
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
-    REMEDIES,
-    SEVERITIES,
-    Facts,
-    count,
-    worst,
-)
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, Declared, Facts, count, worst
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
@@ -113,7 +108,7 @@ def _host(name: str, host: Gathered, compared: list[Result]) -> Host:
         "verdict": worst(result["severity"] for result in results) if state == "verified" else "fail",
         "counts": count(results),
         "groups": sorted(host["groups"]),
-        "level": host["verify"].get("declared", {}).get("level"),
+        "level": host["verify"].get("declared", Declared()).get("level"),
         **host["run"],
         "simulated": facts.get("simulated") or None,
         **host_types.shown(host["plan"], host["groups"]),

@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 # XML 1.0 has no way to write these, not even escaped.

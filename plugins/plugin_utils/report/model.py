@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    Declared,
     GpuId,
     NotForThisMachine,
     ResultRecord,
@@ -33,7 +34,7 @@ class Ending(TypedDict, total=False):
 class Verified(Ending, total=False):
     """How the task verify ended, and what was declared where it has judged."""
 
-    declared: dict[str, Any]
+    declared: Declared
 
 
 class Done(TypedDict):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks
 from ansible_collections.gpulab.node.plugins.module_utils.driver import known_errors
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog

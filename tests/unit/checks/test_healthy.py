@@ -1,7 +1,8 @@
 """A healthy node has no finding, and no set of missing facts makes a check fall over."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import INAPPLICABLE, REMEDIES, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import INAPPLICABLE, SEVERITIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, subject, verify
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from hypothesis import HealthCheck, given, settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, model, pasted

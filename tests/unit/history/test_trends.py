@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.trends import RULES, trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document

@@ -194,3 +194,8 @@ def fleet() -> dict[str, Any]:
         "lab": simulated,
     }
     return document.build(hosts, CREATED)
+
+
+def actions(entry: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
+    """Return what each action of each role would do something to."""
+    return {(change["role"], change["action"]): change["objects"] for change in entry["changes"]}

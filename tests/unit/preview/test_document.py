@@ -17,10 +17,6 @@ UNIT = "ansible.builtin.systemd_service"
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/preview.schema.json").read_text(encoding="utf-8"))
 
 
-def actions(entry):
-    return {(change["role"], change["action"]): change["objects"] for change in entry["changes"]}
-
-
 def test_document_keeps_to_its_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     for preview in (hosts.fleet(), document.build({}, hosts.CREATED)):
@@ -48,7 +44,7 @@ def test_nothing_would_change_on_a_provisioned_node():
 def test_a_virgin_node_gets_all_of_it():
     entry = hosts.preview(hosts.virgin())
     assert entry["state"] == "changes"
-    assert actions(entry) == {
+    assert hosts.actions(entry) == {
         ("nouveau", "write"): [hosts.NOUVEAU_FILE],
         ("nouveau", "run"): ["update-initramfs -u -k all"],
         ("nvidia_driver", "install"): [
@@ -74,116 +70,7 @@ def test_a_download_is_not_guessed_before_the_package_lists_are_there():
     entry = hosts.preview(hosts.virgin(listed=False))
     assert entry["download"]["bytes"] is None
     assert "nvidia-kernel-dkms" in entry["download"]["not_listed"]
-    assert "nvidia-kernel-dkms" in actions(entry)["nvidia_driver", "install"]
-
-
-@pytest.mark.parametrize("listed", [True, False])
-def test_nouveau_lets_go_only_at_a_reboot(listed):
-    reboot = hosts.preview(hosts.virgin(listed=listed))["reboot"]
-    assert reboot["needed"]
-    assert "nouveau holds GPU 0000:19:00.0, 0000:29:00.0" in reboot["because"][0]
-    assert reboot["refusal"] is None
-
-
-def test_nouveau_that_nothing_uses_lets_go_at_once():
-    one = hosts.virgin()
-    one["results"].append(hosts.changed("nouveau", unload=["nouveau"]))
-    entry = hosts.preview(one)
-    assert not entry["reboot"]["needed"]
-    assert actions(entry)["nouveau", "unload"] == ["nouveau"]
-    assert actions(entry)["reboot", "load"] == ["nvidia", "nvidia_uvm"]
-
-
-def test_a_new_driver_is_loaded_without_a_reboot_where_nothing_holds_the_gpus():
-    one = hosts.virgin()
-    one["facts"]["nouveau"]["bound"] = []
-    entry = hosts.preview(one)
-    assert not entry["reboot"]["needed"]
-    assert actions(entry)["reboot", "load"] == ["nvidia", "nvidia_uvm"]
-
-
-def test_a_driver_that_is_only_built_for_the_next_kernel_needs_a_reboot():
-    one = hosts.virgin()
-    one["facts"]["nouveau"]["bound"] = []
-    one["plan"]["driver"]["kernels"] = [nodes.NEXT_KERNEL]
-    reboot = hosts.preview(one)["reboot"]
-    assert f"not for the running kernel {nodes.KERNEL}" in reboot["because"][0]
-
-
-def test_an_upgrade_restarts_the_daemon_and_reboots():
-    entry = hosts.preview(hosts.upgradable())
-    assert f"nvidia-kernel-dkms {hosts.OLD}-1 -> {hosts.NEW}-1" in actions(entry)["nvidia_driver", "change"]
-    assert entry["services"] == [{"name": "nvidia-persistenced", "action": "restart", "because": "its package changes"}]
-    assert f"{hosts.OLD} is loaded, but {hosts.NEW} is installed" in entry["reboot"]["because"][0]
-    assert entry["download"]["bytes"] == 200_000_000
-    assert {disk["mount"] for disk in entry["disk"]} == {"/"}
-
-
-def test_a_changed_unit_restarts_the_daemon():
-    one = hosts.provisioned()
-    one["results"] = [hosts.written("nvidia_driver", hosts.UNIT_FILE)]
-    assert [one["action"] for one in hosts.preview(one)["services"]] == ["restart"]
-
-
-NODES = "/etc/nvidia-imex/nodes_config.cfg"
-
-
-@pytest.mark.parametrize(("restart", "action"), [(True, "restart"), (False, "start")])
-def test_nodes_of_imex_are_named_and_what_it_does_for_them(restart, action):
-    one = hosts.provisioned()
-    one["plan"]["imex"] = {"service": "nvidia-imex", "restart": restart}
-    one["results"] = [hosts.result("nvidia_driver", "ansible.builtin.copy", {"dest": NODES, "mode": "0644"})]
-    entry = hosts.preview(one)
-    assert actions(entry)["nvidia_driver", "write"] == [NODES]
-    assert [(one["name"], one["action"]) for one in entry["services"]] == [("nvidia-imex", action)]
-
-
-@pytest.mark.parametrize(
-    ("variables", "state", "code"),
-    [
-        pytest.param({}, "busy", "H030", id="busy"),
-        pytest.param({}, "unknown", "H030", id="nobody-can-tell"),
-        pytest.param({}, "idle", None, id="idle"),
-        pytest.param({"force": "node"}, "busy", None, id="forced"),
-        pytest.param({"force": "other"}, "busy", "H030", id="another-one-forced"),
-        pytest.param({"policy": "never"}, "idle", "H031", id="never"),
-    ],
-)
-def test_a_reboot_that_site_yml_would_refuse_is_named(variables, state, code):
-    one = hosts.busy(hosts.upgradable(**variables))
-    users = one["facts"]["users_of_gpus"]
-    users.update(state=state, who=[] if state == "idle" else users["who"], sessions=[])
-    refusal = hosts.preview(one)["reboot"]["refusal"]
-    assert (refusal and refusal["code"]) == code
-    if code == "H030":
-        assert "python3 (PID 4711, user alice)" in refusal["cause"]
-        assert "nvidia-persiste" not in refusal["cause"]
-
-
-def test_work_without_a_gpu_that_a_reboot_would_end_is_named():
-    one = hosts.busy(hosts.upgradable())
-    one["facts"]["users_of_gpus"].update(state="idle", who=[])
-    assert "alice, who is logged in (rsync)" in hosts.preview(one)["reboot"]["refusal"]["cause"]
-    one["facts"]["users_of_gpus"]["sessions"][0]["desktop"] = True
-    assert "alice at a desktop" in hosts.preview(one)["reboot"]["refusal"]["cause"]
-
-
-def test_busy_gpus_do_not_matter_where_nothing_reboots():
-    one = hosts.busy(hosts.provisioned())
-    entry = hosts.preview(one)
-    assert entry["users"] == {
-        "state": "busy",
-        "who": [hosts.WORK],
-        "sessions": one["facts"]["users_of_gpus"]["sessions"],
-    }
-    assert entry["state"] == "unchanged"
-
-
-def test_a_due_reboot_is_a_change_by_itself():
-    one = hosts.provisioned()
-    one["facts"]["modules"]["nvidia"]["version"] = "535.1.1"
-    entry = hosts.preview(one)
-    assert (entry["state"], entry["changes"], entry["reboot"]["needed"]) == ("changes", [], True)
+    assert "nvidia-kernel-dkms" in hosts.actions(entry)["nvidia_driver", "install"]
 
 
 def test_a_full_disk_is_told():
@@ -198,7 +85,7 @@ def test_a_host_whose_run_failed_shows_what_came_before():
     one["results"] = [hosts.written("nouveau", hosts.NOUVEAU_FILE)]
     entry = hosts.preview(one)
     assert (entry["state"], entry["detail"]) == ("failed", "no")
-    assert actions(entry) == {("nouveau", "write"): [hosts.NOUVEAU_FILE]}
+    assert hosts.actions(entry) == {("nouveau", "write"): [hosts.NOUVEAU_FILE]}
 
 
 def test_a_task_that_names_several_refusals_refuses_the_host():
@@ -221,7 +108,7 @@ def test_a_host_that_will_stop_for_the_console_shows_what_it_does_before():
     refusal = refuse("P047")
     entry = hosts.preview({**one, "failure": {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}})
     assert (entry["state"], entry["refusal"]["code"]) == ("refused", "P047")
-    assert actions(entry) == {("secure_boot", "install"): ["mokutil 0.6.0-2"], ("secure_boot", "arrange"): steps}
+    assert hosts.actions(entry) == {("secure_boot", "install"): ["mokutil 0.6.0-2"], ("secure_boot", "arrange"): steps}
 
 
 def test_what_happens_to_each_thing_is_told_apart():
@@ -307,7 +194,7 @@ def test_what_lets_prometheus_watch_is_told(results, expected, service):
 def test_a_unit_is_to_be_enabled_where_it_is_not(state, status, shown):
     arguments = {"name": "chrony.service", "enabled": True, "state": state}
     one = {**hosts.provisioned(), "results": [hosts.result("network", UNIT, arguments, status=status)]}
-    assert actions(hosts.preview(one)) == ({("network", "enable"): ["chrony.service"]} if shown else {})
+    assert hosts.actions(hosts.preview(one)) == ({("network", "enable"): ["chrony.service"]} if shown else {})
 
 
 @pytest.mark.parametrize(
@@ -345,7 +232,7 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
         hosts.changed("container_toolkit", admit=["ann"]),
     ]
     entry = hosts.preview(one)
-    shown = actions(entry)
+    shown = hosts.actions(entry)
     assert shown["container_toolkit", "install"] == ["docker.io 26.1.5"]
     assert shown["container_toolkit", "set"] == ['default-shm-size: "1g"']
     assert shown["container_toolkit", "unset"] == ["x"]
@@ -353,16 +240,6 @@ def test_what_docker_would_get_is_shown_beside_the_driver():
     assert not any("docker" in package for package in shown["nvidia_driver", "install"])
     assert {"name": "docker", "action": "restart", "because": "its settings change"} in entry["services"]
     jsonschema.validate(document.build({"node": one}, hosts.CREATED), SCHEMA)
-
-
-def test_a_docker_that_its_packages_do_not_start_is_predicted_to_start():
-    one = hosts.virgin()
-    engines = {"docker-ce": "3:29.7.2-1.el9"}
-    one["results"].append(hosts.predicted("container_toolkit", "container-engines", install=engines))
-    one["plan"]["container_toolkit"]["docker"] = {"required": {}, "settings": {}, "start": True}
-    assert {"name": "docker", "action": "start", "because": "its package is installed"} in hosts.preview(one)[
-        "services"
-    ]
 
 
 def test_each_role_names_its_own_packages_once():
@@ -378,38 +255,3 @@ def test_each_role_names_its_own_packages_once():
     assert "gcc-12 12.2.0-14" in found["nvidia_driver", "install"]
     assert found["cuda", "install"] == ["cuda-toolkit-13-2 13.2.1-1"]
     assert found["cuda", "remove"] == ["cuda-toolkit-12-9 12.9.1-1"]
-
-
-def test_ecc_takes_a_reboot():
-    one = hosts.provisioned()
-    address = one["facts"]["nvml"]["gpus"][0]["bus_id"]
-    one["facts"]["nvml"]["gpus"][0]["ecc"]["mode"] = {"enabled": True, "pending": True}
-    one["plan"]["gpu_settings"]["settings"] = {"all": {"ecc": False}}
-    steps = [{"gpu": address, "name": "ecc", "before": True, "after": False}]
-    one["results"] = [hosts.result("gpu_settings", "gpulab.node.gpu_settings", changes=[], steps=steps)]
-    entry = hosts.preview(one)
-    assert entry["reboot"]["because"] == [f"ECC of GPU {address} turns off only at a reboot"]
-
-
-def test_a_driver_from_a_run_file_brings_a_reboot_where_another_one_is_loaded():
-    one = hosts.provisioned()
-    one["plan"]["driver"]["version"] = "999.1"
-    assert hosts.preview(one)["reboot"]["needed"] is False
-    one["results"] = [runfile("999.1", changes(install=["driver 999.1 from its .run file"]))]
-    assert "999.1" in " ".join(hosts.preview(one)["reboot"]["because"])
-
-
-def runfile(planned, told):
-    return hosts.result("nvidia_driver", "gpulab.node.nvidia_runfile", changes=told, planned=planned)
-
-
-@pytest.mark.parametrize(
-    ("planned", "told"),
-    [("999.1", []), (None, changes(remove=["driver 580.1 of a .run file"]))],
-    ids=["fetched", "removed"],
-)
-def test_a_run_file_that_installs_nothing_brings_no_driver(planned, told):
-    one = hosts.provisioned()
-    one["plan"]["driver"]["version"] = "999.1"
-    one["results"] = [runfile(planned, told)]
-    assert hosts.preview(one)["reboot"]["needed"] is False

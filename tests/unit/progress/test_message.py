@@ -1,7 +1,7 @@
 """What the callback says of a task that failed."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.callback.progress import message
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import message
 
 
 @pytest.mark.parametrize(("number", "lines"), [(1, 1), (7, 7), (9, 8)])

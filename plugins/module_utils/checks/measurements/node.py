@@ -29,6 +29,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import DeclaredMount
+
 ENOUGH_BYTES = 1 << 30  # of reads in a row: less may come from a disk's own cache
 MOUNTS = "https://man7.org/linux/man-pages/man5/nfs.5.html"
 CONTAINERS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/sample-workload.html"
@@ -60,7 +62,7 @@ def dataset_mounts(node: Node) -> Iterator[Result]:
         yield _mount(node, record, declared.get(record["path"], {}))
 
 
-def _mount(node: Node, record: Facts, declared: dict[str, Any]) -> Result:
+def _mount(node: Node, record: Facts, declared: DeclaredMount) -> Result:
     path = record["path"]
     if record["state"] == "late":
         return fail(f"{path} does not answer within {record['seconds']:g} s", "check_storage")
@@ -71,7 +73,7 @@ def _mount(node: Node, record: Facts, declared: dict[str, Any]) -> Result:
     return _below_declared(record, declared) or _below_class(node, record, declared) or _mount_told(record)
 
 
-def _below_declared(record: Facts, declared: dict[str, Any]) -> Result | None:
+def _below_declared(record: Facts, declared: DeclaredMount) -> Result | None:
     """Return how a directory falls short of what its operator declares; None where it does not."""
     path, rate, latency = record["path"], record.get("read_mbs") or 0, record["latency_ms"]
     least, most = declared.get("least_mbs"), declared.get("most_ms")
@@ -82,7 +84,7 @@ def _below_declared(record: Facts, declared: dict[str, Any]) -> Result | None:
     return None
 
 
-def _below_class(node: Node, record: Facts, declared: dict[str, Any]) -> Result | None:
+def _below_class(node: Node, record: Facts, declared: DeclaredMount) -> Result | None:
     """Return how a directory of which nothing is declared falls short of its class; None where it does not."""
     usual, path, latency = node.catalog.get("data_path", {}), record["path"], record["latency_ms"]
     if declared.get("most_ms") is None and usual and latency > usual["bad_ms"]:
