@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +40,15 @@ class ActionModule(ActionBase):
         try:
             former, later = pair = _captures(host, arguments)
             secrets = changed_secrets(host, former, later, arguments["age_identity"])
-            document = compare.compare(former.document, later.document, secrets)
+            comparison = compare.compare(former.document, later.document, secrets)
+            document = asdict(comparison)
             if arguments["documents"]:
                 _write(Path(arguments["documents"]) / f"{file_name(host)}.json", document)
         except Refusal as refusal:
             return failure([refusal])
         unsigned = [one.path.name for one in pair if not one.is_signed]
         told = [f"{name} has no signature: whoever may write there may have changed it" for name in unsigned]
-        lines = [*told, *compared_text.lines(document)]
+        lines = [*told, *compared_text.lines(comparison)]
         return {"changed": False, "comparison": manifests.encodable(document), "lines": lines}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,8 +59,23 @@ class Change:
     after: Any
 
 
-def compare(former: Mapping[str, Any], later: Mapping[str, Any], secrets: Mapping[str, bool | None]) -> dict[str, Any]:
-    """Return the document: {schema, host, former, later (times), changes, unknown}.
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between two captures of a host, which are known by their times.
+
+    unknown are the paths of secret files of which nobody knows whether their content changed.
+    """
+
+    schema: int
+    host: str
+    former: str
+    later: str
+    changes: list[Change]
+    unknown: list[str]
+
+
+def compare(former: Mapping[str, Any], later: Mapping[str, Any], secrets: Mapping[str, bool | None]) -> Comparison:
+    """Compare two manifests, as they were written.
 
     secrets tells of files that are secret in both captures whether their content changed; None, or no word, means that
     nobody knows, and unknown then has the path, where its size has not changed.
@@ -77,14 +92,8 @@ def compare(former: Mapping[str, Any], later: Mapping[str, Any], secrets: Mappin
         )
     ]
     sizes = [{one["path"]: one["size"] for one in capture["files"] if one.get("secret")} for capture in (former, later)]
-    return {
-        "schema": SCHEMA,
-        "host": later["host"],
-        "former": former["made"],
-        "later": later["made"],
-        "changes": [asdict(change) for change in changes],
-        "unknown": [path for path in sizes[0] if sizes[1].get(path) == sizes[0][path] and secrets.get(path) is None],
-    }
+    unknown = [path for path in sizes[0] if sizes[1].get(path) == sizes[0][path] and secrets.get(path) is None]
+    return Comparison(SCHEMA, later["host"], former["made"], later["made"], changes, unknown)
 
 
 def _plain(manifest: Mapping[str, Any], secrets: Mapping[str, bool | None], side: int) -> dict[str, Any]:

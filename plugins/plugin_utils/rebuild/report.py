@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import compared_text
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture.compare import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.compare import Comparison
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.rebuild_state import Missing
 
 SCHEMA = 1
@@ -23,9 +26,7 @@ RELEASE = ["machine", "system", "version"]  # which differs where the node came 
 MOST = 60  # lines of a part that people are shown; the document has all
 
 
-def document(
-    comparison: dict[str, Any], missing: Iterable[Missing], expected: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def document(comparison: Comparison, missing: Iterable[Missing], expected: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return {schema, host, from, to, missing, differences, expected, unknown}.
 
     comparison is the one of the captures before and after. expected are the records of the catalog for differences
@@ -34,27 +35,27 @@ def document(
     """
     missing = list(missing)
     names = [one["name"] for one in missing]
-    other = any([one["section"], *one["subject"]] == RELEASE for one in comparison["changes"])
+    other = any([one.section, *one.subject] == RELEASE for one in comparison.changes)
     expected = [one for one in expected if other or "release" not in one]
     differences, counts = [], dict.fromkeys((one["reason"] for one in expected), 0)
-    for change in comparison["changes"]:
-        subject = [change["section"], *change["subject"]]
+    for change in comparison.changes:
+        subject = [change.section, *change.subject]
         record = next((one for one in expected if _fits(subject, change, one)), None)
-        if change["before"] is change["after"] is None:
+        if change.before is change.after is None:
             continue  # a setting that is null is one that is not set
         if record:
             counts[record["reason"]] += 1
-        elif not _is_of_missing([*change["subject"], *_names(change["before"])], names):
-            differences.append(change)
+        elif not _is_of_missing([*change.subject, *_names(change.before)], names):
+            differences.append(asdict(change))
     return {
         "schema": SCHEMA,
-        "host": comparison["host"],
-        "from": comparison["former"],
-        "to": comparison["later"],
+        "host": comparison.host,
+        "from": comparison.former,
+        "to": comparison.later,
         "missing": missing,
         "differences": differences,
         "expected": {reason: count for reason, count in counts.items() if count},
-        "unknown": comparison["unknown"],
+        "unknown": comparison.unknown,
     }
 
 
@@ -63,11 +64,12 @@ def _names(value: Any) -> list[str]:
     return [*value.get("names", ())] if isinstance(value, dict) else []
 
 
-def _fits(subject: Sequence[str], change: dict[str, Any], record: dict[str, Any]) -> bool:
+def _fits(subject: Sequence[str], change: Change, record: dict[str, Any]) -> bool:
     """Tell whether a difference is the record's: each of its patterns fits the name at its place."""
-    if change["change"] not in record.get("change", (change["change"],)):
+    if change.change not in record.get("change", (change.change,)):
         return False
-    if "alike" in record and len({re.sub(record["alike"], "", str(change[side])) for side in ("before", "after")}) > 1:
+    alike = record.get("alike")
+    if alike and len({re.sub(alike, "", str(side)) for side in (change.before, change.after)}) > 1:
         return False
     return any(
         len(patterns) <= len(subject) and all(map(fnmatchcase, subject, patterns)) for patterns in record["subjects"]
@@ -93,7 +95,8 @@ def lines(found: dict[str, Any]) -> list[str]:
             told += [f"    {section}:", *_first(rows)]
     if found["differences"]:
         told.append("  OTHERWISE THAN BEFORE:")
-        told += _first([f"    {change['section']}: {compared_text.text(change)}" for change in found["differences"]])
+        changes = [Change(**one) for one in found["differences"]]
+        told += _first([f"    {one.section}: {compared_text.text(one)}" for one in changes])
     if not found["missing"] and not found["differences"]:
         told.append("  all is back")
     return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import compare, compared_text
@@ -74,13 +75,13 @@ def pair():
 def said(former, later, secrets=None):
     """Return the sentences about what differs."""
     document = compare.compare(former, later, secrets or {})
-    json.dumps(document)
-    return [compared_text.text(change) for change in document["changes"]]
+    json.dumps(asdict(document))
+    return [compared_text.text(change) for change in document.changes]
 
 
 def test_equal_captures_do_not_differ(pair):
     document = compare.compare(*pair, {"/etc/shadow": False})
-    assert (document["changes"], document["unknown"]) == ([], [])
+    assert (document.changes, document.unknown) == ([], [])
     assert compared_text.lines(document) == [
         "node07: from 2026-11-26T13:25:00Z to 2026-11-27T13:25:00Z",
         "  nothing changed",
@@ -257,7 +258,7 @@ def test_a_changed_secret_is_said(pair):
 
 def test_a_secret_that_nobody_can_read_is_unknown(pair):
     document = compare.compare(*pair, {})
-    assert (document["changes"], document["unknown"]) == ([], ["/etc/shadow"])
+    assert (document.changes, document.unknown) == ([], ["/etc/shadow"])
     assert compared_text.lines(document)[-1].endswith("whether the content changed of /etc/shadow")
 
 
@@ -265,7 +266,7 @@ def test_a_secret_with_another_size_has_changed_whoever_can_read_it(pair):
     former, later = pair
     later["files"][2]["size"] += 1
     assert said(former, later) == ["file /etc/shadow: content changed"]
-    assert compare.compare(former, later, {})["unknown"] == []
+    assert compare.compare(former, later, {}).unknown == []
 
 
 def test_a_file_that_is_secret_now_is_said(pair):
@@ -291,7 +292,7 @@ def test_a_long_section_is_cut_and_a_long_value_too(pair):
     assert "    and 62 more" in lines
     assert len([line for line in lines if "hold on" in line]) == 40
     assert max(map(len, lines)) < 200
-    assert len([one for one in document["changes"] if one["section"] == "holds"]) == 102
+    assert len([one for one in document.changes if one.section == "holds"]) == 102
 
 
 def test_lines_are_by_section(pair):
@@ -330,5 +331,5 @@ def test_a_part_that_nobody_could_read_before_is_said(pair):
 def test_engines_are_known_by_their_programs():
     engines = [[{"program": "docker", "images": [{"id": one, "names": [one]}]}] for one in "ab"]
     former, later = (manifest({}, {}, sections={"containers": {"engines": one}}) for one in engines)
-    found = compare.compare(former, later, {})["changes"]
-    assert {tuple(one["subject"][:3]) for one in found} == {("engines", "docker", "images")}
+    found = compare.compare(former, later, {}).changes
+    assert {tuple(one.subject[:3]) for one in found} == {("engines", "docker", "images")}
