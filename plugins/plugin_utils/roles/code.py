@@ -75,6 +75,9 @@ class RoleCode:
                 yield name
 
     def _needed(self, name: str, text: str) -> set[str]:
+        if name.startswith("plugins/action/"):  # it may have the node run a module of another name
+            run = {f"plugins/modules/{module}.py" for module in NAME.findall(text)}
+            return self.imported(text) | run & self._paths.keys()
         if name.endswith(".py"):
             return self.imported(text)
         if "/files/" in name:  # a role lays them down as they are

@@ -21,7 +21,13 @@ OF_REPOSITORY = {
         "/etc/apt/sources.list.d/gpulab-{}.sources",
         "/etc/apt/preferences.d/zz-gpulab-{}.pref",
     ),
-    "dnf_repository": ("/etc/yum.repos.d/gpulab-{}.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{}"),
+    "repository": (
+        "/etc/apt/keyrings/gpulab-{}.asc",
+        "/etc/apt/sources.list.d/gpulab-{}.sources",
+        "/etc/apt/preferences.d/zz-gpulab-{}.pref",
+        "/etc/yum.repos.d/gpulab-{}.repo",
+        "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab-{}",
+    ),
     "apt_components": ("/etc/apt/sources.list.d/gpulab-{}.sources",),
 }
 # What a role leaves alone, and another one takes away.
@@ -31,7 +37,7 @@ OWN_STATE = {"nightly", "monitoring_server", "slurm"}
 def repositories(role):
     """Return the files by which a role tells a package manager of repositories."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "roles" / role / "tasks").glob("*.yml"))
-    asked = re.findall(r"gpulab\.node\.(apt_repository|dnf_repository|apt_components):\n\s+name: (\S+)", text)
+    asked = re.findall(r"gpulab\.node\.(apt_repository|repository|apt_components):\n\s+name: (\S+)", text)
     return sorted({pattern.format(name) for module, name in asked for pattern in OF_REPOSITORY[module]})
 
 
