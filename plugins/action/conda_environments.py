@@ -21,7 +21,7 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the environments to the wanted state. Raises Refusal."""
         channels, architecture = args.get("channels") or CHANNELS, args.get("architecture") or "x86_64"
-        places = conda_files.Places(
+        places = conda_files.CondaSources(
             args.get("channel_alias"), args.get("defaults_channel"), args.get("extra_index_urls") or ()
         )
         requested = [conda_files.resolve(one, channels, architecture, places) for one in args.get("environments") or []]

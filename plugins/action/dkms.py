@@ -15,12 +15,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENV
 from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import TARBALL
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.peers.shared_builds import Shared, Store
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers.shared_builds import BuildStore, Shared
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
     LongStep,
     LongStepAction,
     ModuleError,
-    Outcome,
+    StepOutcome,
 )
 
 
@@ -86,12 +86,12 @@ class ActionModule(LongStepAction):
         if self._share != "first" or digest is None:
             return True
         is_builder = shared_builds.builder(self._said, kernel, digest) == self._own
-        return is_builder and not Store().find(digest)
+        return is_builder and not BuildStore().find(digest)
 
     def _provide(self, kernel: str, stands: str) -> str:
         """Load or build the module for a kernel; return the node that it comes from, empty for this one."""
         digest = self._digest(kernel)
-        found = Store().find(digest) if digest else None
+        found = BuildStore().find(digest) if digest else None
         if found and self._share == "rest" and self._load(kernel, found):
             return found.node
         if stands == "built":
@@ -108,7 +108,7 @@ class ActionModule(LongStepAction):
             kept = outcome.log.rpartition("/")[0]
             raise Refusal(**self._ask_dkms("diagnose", kernels=[kernel], path=kept)["failure"])
 
-    def _install(self, kernel: str) -> Outcome:
+    def _install(self, kernel: str) -> StepOutcome:
         """Have DKMS install the module for a kernel, which it compiles where it has to."""
         module, version = self._args["module"], self._args["version"]
         argv = ["dkms", "install", "-m", module, "-v", version, "-k", kernel]
@@ -117,7 +117,7 @@ class ActionModule(LongStepAction):
 
     def _pack(self, kernel: str, digest: str) -> None:
         """Get the build from the node, for the others; where that fails, these build by themselves."""
-        store, directory = Store(), self._make_tmp_path()
+        store, directory = BuildStore(), self._make_tmp_path()
         try:
             packed = self._ask_dkms("pack", kernels=[kernel], path=directory)
             why = packed.get("not_shared", "")

@@ -28,7 +28,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import fa
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import Address, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import SshAddress, explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
@@ -100,13 +100,13 @@ class ActionModule(NormalAction):
             return []
         return [name for name in given if isinstance(name, str)] if isinstance(given, Mapping) else []
 
-    def _address(self, host: str) -> Address:
+    def _address(self, host: str) -> SshAddress:
         """Return where the connection goes: the host's name where the plugin does not know an address."""
         try:
             told = [self._connection.get_option(name) for name in ("host", "remote_user", "port")]
         except KeyError:
-            return Address(host)
-        return Address(str(told[0] or host), *told[1:])
+            return SshAddress(host)
+        return SshAddress(str(told[0] or host), *told[1:])
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,11 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
+    LongStep,
+    LongStepAction,
+    StepOutcome,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 TIMEOUT = 3600
@@ -89,7 +93,7 @@ class ActionModule(LongStepAction):
         if tried.rc != 0:
             raise Refusal(**self._ask_node("explain_build", kernel=kernel, log=tried.log)["why"])
 
-    def _build(self, kernel: str) -> Outcome:
+    def _build(self, kernel: str) -> StepOutcome:
         """Build the modules for a kernel, beside what is there. Raises Refusal D002."""
         return self._run(self._ask_node("try", kernel=kernel)["run"])
 
@@ -100,7 +104,7 @@ class ActionModule(LongStepAction):
             self._run(step, pick_up=bool(begun))
         self._ask_node("finish_removal")
 
-    def _run(self, step: dict[str, Any], *, pick_up: bool = False) -> Outcome:
+    def _run(self, step: dict[str, Any], *, pick_up: bool = False) -> StepOutcome:
         timeout = int(self._args.get("timeout") or TIMEOUT)
         # What the installer installs lies beside it; env may stand before it, with the kernel's compiler.
         program = next(word for word in step["argv"] if word != "env" and "=" not in word)

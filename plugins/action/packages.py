@@ -11,7 +11,11 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
+    LongStep,
+    LongStepAction,
+    StepOutcome,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 WISHES = ("present", "absent", "hold", "unhold", "retire")
@@ -65,7 +69,7 @@ class ActionModule(LongStepAction):
         ended = {key: getattr(outcome, key) for key in ("found", "seconds", "log")}
         return {"changed": True, "diff": transaction["diff"], **ended}
 
-    def _run(self, argv: list[str], *, pick_up: bool) -> Outcome | Refusal:
+    def _run(self, argv: list[str], *, pick_up: bool) -> StepOutcome | Refusal:
         """Run the transaction; return its outcome, or why it has none. Raises Refusal when it may still go on."""
         step = LongStep(self._name, argv, int(self._args.get("timeout", 3600)), ENVIRONMENT, pick_up=pick_up)
         try:
@@ -82,7 +86,7 @@ class ActionModule(LongStepAction):
             return None
         return refuse("D020", line=outcome.tail[-1] if outcome.tail else "no output", log=outcome.log)
 
-    def _undo(self, failed: Outcome | Refusal) -> dict[str, Any]:
+    def _undo(self, failed: StepOutcome | Refusal) -> dict[str, Any]:
         """Take back what this transaction, and those before it that keep former packages, did; return the failure."""
         found = self._ask_packages("diagnose")
         why = failed if isinstance(failed, Refusal) else Refusal(**found["failure"])
@@ -95,7 +99,7 @@ class ActionModule(LongStepAction):
             why = replace(why, cause=f"{why.cause} What is inconsistent: {' '.join(audit.split())}")
         return {"failed": True, "msg": str(why), "refusal": asdict(why), "undone": found["undo"], "audit": audit}
 
-    def _told(self, found: dict[str, Any], undo: Outcome) -> str:
+    def _told(self, found: dict[str, Any], undo: StepOutcome) -> str:
         """Return what became of the packages, in one sentence."""
         if "former" in self._args:
             done = "were reinstalled" if undo.rc == 0 else f"could not be reinstalled, see {undo.log}"

@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         members = variables.get("groups", {})
         alone = len(members[types[0]] if types else structure.nodes(members)) == 1
 
-        def plan_with(chosen: host_types.HostTypes) -> Plan:
+        def plan_with(chosen: host_types.TypesOfHost) -> Plan:
             defaults = {default.option: default.value for default in chosen.taken}
             values = options.Values(lambda name: self._templar.template(given.get(name)), defaults)
             return resolve(facts, values, known, today, chosen, alone=alone)

@@ -21,7 +21,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture import capture
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.asking import unlogged
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import (
+    LongStep,
+    LongStepAction,
+    StepOutcome,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -229,7 +233,7 @@ def _gravity(result: Finding) -> int:
     return ("warn", "fail").index(result.severity) + 1 if result.severity in ("warn", "fail") else 0
 
 
-def _last(outcome: Outcome) -> str:
+def _last(outcome: StepOutcome) -> str:
     """Return the line that says why a step failed: the first that pip calls an error, else the last."""
     errors = [line for line in outcome.tail if line.startswith(("ERROR:", "E: ", "Error"))]
     return (errors or [*outcome.tail] or ["it printed nothing"])[-1 if not errors else 0]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ansible.executor.task_result import CallbackTaskResult
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Result
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import TaskResult
 
 SHOWS_IT = "gpulab.node.preview"
 
@@ -54,7 +54,7 @@ class CallbackModule(CallbackBase):
             GATHERED.keep(result.host.get_name(), _changed(result))
 
 
-def _changed(result: CallbackTaskResult) -> Iterator[Result]:
+def _changed(result: CallbackTaskResult) -> Iterator[TaskResult]:
     """Yield the result, or that of each item of a loop, where something would change."""
     task, fields = result.task, result.task_fields
     role = task._role  # noqa: SLF001 - Ansible gives a callback no other way to it

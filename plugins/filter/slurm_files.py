@@ -42,7 +42,7 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
         found = [variables[name]["__slurm_node"] for name in members if variables[name].get("__slurm_node")]
         nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
         types = list(catalog.load().host_types)
-        whole = cluster.Cluster(**about, types=types)
+        whole = cluster.SlurmCluster(**about, types=types)
         files = joining.joined(whole, nodes, shown, lines, theirs) if theirs else cluster.texts(whole, nodes)
     except Refusal as refusal:
         raise AnsibleFilterError(str(refusal)) from refusal

@@ -70,7 +70,7 @@ LINKS = Path("/etc/ssl/certs")  # of Debian's store
 
 
 @dataclass(frozen=True)
-class Store:
+class TrustStore:
     """A family's trust store: where authorities are added, the file they end up in, the command that rebuilds it.
 
     forget is what that must be told to forget an authority: without it, Debian's leaves links that lead nowhere.
@@ -87,13 +87,13 @@ class Store:
 
 
 STORES = (
-    Store(
+    TrustStore(
         Path("/usr/local/share/ca-certificates"),
         Path("/etc/ssl/certs/ca-certificates.crt"),
         ("update-ca-certificates",),
         ("--fresh",),
     ),
-    Store(
+    TrustStore(
         Path("/etc/pki/ca-trust/source/anchors"),
         Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
         ("update-ca-trust", "extract"),
@@ -107,7 +107,7 @@ def lost() -> set[str]:
 
 
 @dataclass(frozen=True)
-class Step:
+class AuthorityStep:
     """What is to do: ours are gpulab's authorities that are as they shall be, by fingerprint."""
 
     ours: dict[str, str]
@@ -158,17 +158,17 @@ def wanted_of(module: AnsibleModule) -> dict[str, str]:
     return wanted
 
 
-def plan(store: Store, wanted: dict[str, str]) -> Step:
+def plan(store: TrustStore, wanted: dict[str, str]) -> AuthorityStep:
     """Return what is to do."""
     there = {path.stem[len(PREFIX) :]: path for path in store.directory.glob(f"{PREFIX}*.crt")}
     texts = {fingerprint: files.read(path) for fingerprint, path in there.items() if files.has_rights(path)}
     ours = {name: text for name, text in texts.items() if text == wanted.get(name, text)}
     trusted = set(certificates.split(files.read(store.bundle))) - set(there) - lost()
     add, remove = certificates.plan(wanted, ours, trusted)
-    return Step(ours, add, sorted({*remove, *(set(there) - set(wanted))}))
+    return AuthorityStep(ours, add, sorted({*remove, *(set(there) - set(wanted))}))
 
 
-def apply(module: AnsibleModule, store: Store, step: Step) -> None:
+def apply(module: AnsibleModule, store: TrustStore, step: AuthorityStep) -> None:
     """Write and remove files, and build the store again."""
     files.make_directory(store.directory)
     for fingerprint, pem in step.add.items():

@@ -86,7 +86,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.cuda import wheels
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds
 
 
-def look(module: Module, toolkits: wheels.Toolkits, wanted: dict[str, wheels.Wanted]) -> dict[str, Any]:
+def look(module: Module, toolkits: wheels.WheelToolkits, wanted: dict[str, wheels.WantedToolkit]) -> dict[str, Any]:
     """Say what is to do. Raises Refusal C004."""
     reasons = {version: toolkits.reasons(one, replaced=module.params["replaced"]) for version, one in wanted.items()}
     todo = {version: because for version, because in reasons.items() if because}
@@ -107,9 +107,10 @@ def look(module: Module, toolkits: wheels.Toolkits, wanted: dict[str, wheels.Wan
 
 def operate(module: Module) -> dict[str, Any]:
     """Carry out the wanted operation; raises Refusal."""
-    params, toolkits = module.params, wheels.Toolkits()
+    params, toolkits = module.params, wheels.WheelToolkits()
     wanted = {
-        one["version"]: wheels.Wanted(one["version"], wheels.requirements(one["wheels"])) for one in params["toolkits"]
+        one["version"]: wheels.WantedToolkit(one["version"], wheels.requirements(one["wheels"]))
+        for one in params["toolkits"]
     }
     if params["operation"] == "fetch":
         settings = {**builds.MESSAGES, **builds.proxies()}

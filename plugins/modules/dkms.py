@@ -145,7 +145,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, shared_build
-from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import Build, NotSharedError, Packed
+from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import ModuleBuild, NotSharedError, Packed
 from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def describe(module: AnsibleModule) -> dict[str, Any]:
     name, added, node = module.params["module"], dkms.added_versions(module.params["module"]), Node()
     version = wanted_version(module, added)
     missing = [
-        Build(name, version, kernel)
+        ModuleBuild(name, version, kernel)
         for kernel in module.params["kernels"]
         if version in added and dkms.state(name, version, kernel) != "installed" and dkms.has_headers(kernel)
     ]
@@ -243,7 +243,7 @@ def distribution(node: Node) -> str:
 def share(module: AnsibleModule) -> dict[str, Any]:
     """Pack, load or discard the build for the first of the kernels; say why where that cannot be."""
     params, call, node = module.params, caller(module), Node()
-    build = Build(params["module"], params["version"], params["kernels"][0])
+    build = ModuleBuild(params["module"], params["version"], params["kernels"][0])
     try:
         if params["operation"] == "pack":
             return {"checksum": shared_build.pack(build, call, Path(params["path"])).checksum}

@@ -126,7 +126,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Step:
+class RepositoryStep:
     """What is to do: gpulab's files before and after, keys that rpm shall trust or no longer, the record then."""
 
     before: dict[str, str]
@@ -158,7 +158,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     }
 
 
-def plan(module: AnsibleModule, repository: Repository) -> Step:
+def plan(module: AnsibleModule, repository: Repository) -> RepositoryStep:
     """Return what is to do. Raises Refusal."""
     present = module.params["state"] == "present"
     record = dnf_repository.read_record(RECORD)
@@ -171,10 +171,10 @@ def plan(module: AnsibleModule, repository: Repository) -> Step:
     state = before.get(repository.stream_path or "", "")
     settled = record.settled(repository if present else repository.nothing, state, trusted=trusted)
     given_up = [key for one in record.keys.keys() - settled.keys for key in dnf_repository.trusted_keys(keys, one)]
-    return Step(before, after, present and not trusted, given_up, settled)
+    return RepositoryStep(before, after, present and not trusted, given_up, settled)
 
 
-def apply(module: AnsibleModule, repository: Repository, step: Step) -> None:
+def apply(module: AnsibleModule, repository: Repository, step: RepositoryStep) -> None:
     """Carry out what is to do."""
     present, former = module.params["state"] == "present", module.params["former"]
     if present:  # first, so that an interruption leaves nothing that is forgotten

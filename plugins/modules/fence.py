@@ -141,7 +141,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.fence.host import SLURM, Fence, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.fence.host import SLURM, FenceRequest, NodeFence
 
 SECONDS = 60.0  # what one command may take: scontrol asks each controller in turn
 
@@ -158,11 +158,11 @@ def work(module: AnsibleModule) -> dict[str, Any]:
         raise refuse("H011", user=os.geteuid())
     if given["lock"] and not module.check_mode:
         run_lock.hold(given["lock"], run_lock.GO_ON)
-    fence, changed, left = Fence(Node(), call, module, given["host"] or ""), [], ""
+    fence, changed, left = NodeFence(Node(), call, module, given["host"] or ""), [], ""
     users, before = "", fence.record()
     if given["work"] == "drain":
         names = ("run", "by", "reason", "until", "held", "engine", "before")
-        changed = fence.drain(Wish(**{name: given[name] for name in names}, passing=tuple(given["passing"])))
+        changed = fence.drain(FenceRequest(**{name: given[name] for name in names}, passing=tuple(given["passing"])))
     elif given["work"] == "resume":
         changed, left = fence.resume(given["run"], force=given["force"])
     else:

@@ -132,7 +132,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import ho
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import Step
+    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import SettingStep
 
 # NVML's errors where the driver is not installed yet, not loaded, or not the one on disk
 NOT_YET = (9, 12, 18)
@@ -145,7 +145,7 @@ def remembered() -> dict[str, dict[str, Any]]:
     return records.read(MEMORY, dict[str, dict[str, Any]], {}, lost)
 
 
-def check_idle(steps: list[Step], gpus: list[dict[str, Any]], host: str) -> None:
+def check_idle(steps: list[SettingStep], gpus: list[dict[str, Any]], host: str) -> None:
     """Raise Refusal where a step needs idle GPUs and somebody uses one."""
     names = sorted({step.name for step in steps if step.name in plan.NEED_IDLE})
     if not names:
@@ -246,10 +246,10 @@ def operate(module: AnsibleModule, settings: dict[str, Any]) -> dict[str, Any]:
 def carry_out(
     module: AnsibleModule,
     settings: dict[str, Any],
-    steps: list[Step],
+    steps: list[SettingStep],
     known: dict[str, Any],
     gpus: list[dict[str, Any]],
-) -> list[Step]:
+) -> list[SettingStep]:
     """Set, remember what was there before, fail where a GPU did not take a setting; return what waits for a boot."""
     # Before the first change: a run that is cut off must not forget what was there.
     ahead = plan.to_remember(known, gpus, settings, [], steps)

@@ -98,7 +98,7 @@ class Record(TypedDict):
     made: bool
 
 
-class Work:
+class KeyEnrolment:
     """Reads how the key stands, and carries steps out."""
 
     def __init__(self, module: Any, node: Node) -> None:
@@ -214,7 +214,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
-    work = Work(module, Node())
+    work = KeyEnrolment(module, Node())
     try:
         if module.params["state"] == "present":
             steps = work.prepare(module.params["password"], check_mode=module.check_mode)

@@ -132,8 +132,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import download
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import running_boot
-from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
-from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import Runfile
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import RunfileDriver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import RunfileInstaller
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_repository
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60  # seconds without an octet
 
 
-def look(params: dict[str, Any], node: Runfile, wish: Wish | None) -> dict[str, Any]:
+def look(params: dict[str, Any], node: RunfileInstaller, wish: Wish | None) -> dict[str, Any]:
     """Say what is there and what is to do. Raises Refusal S003 and D037."""
     found, planned = node.installed(), wish.driver if wish else None
     result: dict[str, Any] = {
@@ -177,7 +177,7 @@ def what_changes(before: str | None, after: str | None) -> Changes:
     return changes(change=[f"driver {before} -> {after} from its .run file"])
 
 
-def fetch(module: AnsibleModule, node: Runfile, url: str) -> None:
+def fetch(module: AnsibleModule, node: RunfileInstaller, url: str) -> None:
     """Have the file on the node. Raises Refusal D030, D031, D032 and D035."""
     given = module.params["path"]
 
@@ -193,7 +193,7 @@ def fetch(module: AnsibleModule, node: Runfile, url: str) -> None:
     node.fetch(obtain)
 
 
-def finish(node: Runfile, state: str) -> None:
+def finish(node: RunfileInstaller, state: str) -> None:
     """See that the driver is there; one that is restored is kept no longer. Raises Refusal D034."""
     node.finish()
     if state == "restored":
@@ -205,10 +205,10 @@ def operate(module: AnsibleModule) -> dict[str, Any]:
     params, boot = module.params, running_boot()
     state, wish = params["state"], None
     if state in ("fetched", "present"):
-        wish = Wish(Driver(params["version"], params["kernel_modules"]), params["url"], params["sha256"])
+        wish = Wish(RunfileDriver(params["version"], params["kernel_modules"]), params["url"], params["sha256"])
     elif state in ("confirmed", "restored"):
-        wish = Runfile(module.run_command, boot, None).former()
-    node = Runfile(module.run_command, boot, wish)
+        wish = RunfileInstaller(module.run_command, boot, None).former()
+    node = RunfileInstaller(module.run_command, boot, wish)
     kernel = params["kernel"]
     carry_out = {
         "look": lambda: look(params, node, wish),

@@ -103,7 +103,7 @@ def main() -> None:
     )
 
 
-def write(module: Module, step: owned_files.Step) -> None:
+def write(module: Module, step: owned_files.FileStep) -> None:
     """Carry out a step; at no moment is a secret in a file that others may read."""
     path = Path(step.path)
     if step.mode == owned_files.PRIVATE and path.exists():

@@ -147,7 +147,7 @@ class Expected(TypedDict):
     variables: dict[str, str]
 
 
-class Recorded(TypedDict):
+class RecordedTrial(TypedDict):
     """The part of an environment's record that says what it is tried for."""
 
     expected: Expected
@@ -164,7 +164,7 @@ def attempt(link: Path, seconds: float, *, gpus: bool, name: str | None = None) 
         "answer": None,
     }
     try:
-        record = records.read(link / venv.RECORD, Recorded, None)
+        record = records.read(link / venv.RECORD, RecordedTrial, None)
     except Refusal:  # it is damaged
         return found
     if record is None:

@@ -202,7 +202,7 @@ def main() -> None:
 def operate(module: AnsibleModule) -> dict[str, Any]:
     """Bring the node to what the tiers say. Raises Refusal."""
     tiers = declared.read(module.params["tiers"])
-    work = Work(module)
+    work = TierWork(module)
     before = state = work.reader.state(tiers)
     done = steps = plan.plan(tiers, state)
     packages = work.packages(tiers, steps)
@@ -249,7 +249,7 @@ def remembered() -> list[str]:
     return records.read(RECORD, list[str], [], lost)
 
 
-class Work:
+class TierWork:
     """Carries steps out."""
 
     def __init__(self, module: AnsibleModule) -> None:

@@ -23,8 +23,8 @@ def toolkit(request, tmp_path):
     node = facts("debian-12", gpus=GPUS)
     node["system"]["architecture"] = platform.machine()
     (planned,) = plan(node, cuda_source="pypi", cuda_toolkits=[request.param])["cuda"]["toolkits"]
-    wanted = wheels.Wanted(request.param, wheels.requirements(planned["wheels"]))
-    made = wheels.Toolkits(tmp_path)
+    wanted = wheels.WantedToolkit(request.param, wheels.requirements(planned["wheels"]))
+    made = wheels.WheelToolkits(tmp_path)
     subprocess.run(made.fetch(wanted, None, {}), check=True, timeout=SECONDS)
     made.finish(wanted)
     assert made.reasons(wanted) == []

@@ -47,7 +47,7 @@ COMMAND_LENGTH = 100  # of a holder's command, as it is shown
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """A process that holds a lock; unit is its systemd unit, or empty; user is the name or number of who runs it."""
 
     pid: int
@@ -110,7 +110,7 @@ def parse_locks(table: str) -> dict[int, set[int]]:
     return holders
 
 
-def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc")) -> Holder | None:
+def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc")) -> LockHolder | None:
     """Return the process that holds one of the lock files, or None.
 
     An inode number is unique on its file system only, so the process must have the file open too.
@@ -126,7 +126,7 @@ def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc"))
     return None
 
 
-def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -> Holder | None:
+def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -> LockHolder | None:
     """Return the running process that one of the files names, or None."""
     for path in filter(Path.exists, paths):
         pid = path.read_text(errors="replace").strip()
@@ -135,8 +135,8 @@ def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -
     return None
 
 
-def _holder(process: Path, path: Path) -> Holder:
-    return Holder(int(process.name), _command(process), _unit(process), str(path), _user(process))
+def _holder(process: Path, path: Path) -> LockHolder:
+    return LockHolder(int(process.name), _command(process), _unit(process), str(path), _user(process))
 
 
 def _user(process: Path) -> str:

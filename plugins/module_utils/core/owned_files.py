@@ -22,7 +22,7 @@ PRIVATE = 0o600  # the mode of a file with a secret
 
 
 @dataclass(frozen=True)
-class Step:
+class FileStep:
     """One file that changes: text before and after; None means that there is no file. mode is what it shall have."""
 
     path: str
@@ -54,7 +54,7 @@ def plan(
     owner: str,
     private: Collection[str] = (),
     misplaced: Collection[str] = (),
-) -> list[Step]:
+) -> list[FileStep]:
     """Return what has to change.
 
     wanted maps each managed path to its content, empty or None for "no such file"; current maps the same paths to their
@@ -71,5 +71,5 @@ def plan(
             if after is None:
                 continue
             raise refuse("H020", path=path)
-        steps.append(Step(path, before, after, mode(after or "", private=path in private)))
+        steps.append(FileStep(path, before, after, mode(after or "", private=path in private)))
     return steps

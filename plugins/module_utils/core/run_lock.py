@@ -38,7 +38,7 @@ class Run(TypedDict):
     started: int
 
 
-class Held(Run):
+class HoldingRun(Run):
     """The run that has the node: since when, when it was last seen (CLOCK_BOOTTIME), and which others lost it."""
 
     since: str
@@ -76,7 +76,7 @@ def hold(run: Run, what: str, dead: Run | None = None, lock: Path = LOCK) -> boo
     return False
 
 
-def holder(lock: Path = LOCK) -> Held | None:
+def holder(lock: Path = LOCK) -> HoldingRun | None:
     """Return the run that works on the node; None where none does."""
     return _read(lock)
 
@@ -96,13 +96,13 @@ def _run(of: Run) -> Run:
     }
 
 
-def _is_over(holder: Held, dead: Run | None) -> bool:
+def _is_over(holder: HoldingRun, dead: Run | None) -> bool:
     return (dead is not None and same(holder, dead)) or _now() - holder["seen"] > SILENCE
 
 
-def _read(lock: Path) -> Held | None:
+def _read(lock: Path) -> HoldingRun | None:
     try:
-        return records.read(lock, Held, None)
+        return records.read(lock, HoldingRun, None)
     except Refusal:  # nobody can say any more whose it was
         return None
 

@@ -57,7 +57,7 @@ class State(TypedDict):
     acknowledged: bool
 
 
-class Result(TypedDict):
+class StepResult(TypedDict):
     """What a step leaves at its end; ended is the time in seconds since 1970."""
 
     rc: int
@@ -218,7 +218,7 @@ class Step:
             self._call(["systemctl", "reset-failed", self.unit])
 
     def _end(self) -> Standing | None:
-        result = records.read(self.directory / "result", Result, None, _LOST)
+        result = records.read(self.directory / "result", StepResult, None, _LOST)
         return ("finished", result["rc"], result["ended"], "") if result else None
 
     def _alive(self, record: State) -> Standing | None:

@@ -35,7 +35,7 @@ PROGRAM = "bin/nvcc"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedToolkit:
     """A toolkit that shall be there; requirements are pip's, each with the SHA-256 of its wheel."""
 
     version: str
@@ -47,7 +47,7 @@ def requirements(wheels: list[dict[str, str]]) -> tuple[str, ...]:
     return tuple(f"{one['name']}=={one['version']} --hash=sha256:{one['sha256']}" for one in wheels)
 
 
-class Toolkits:
+class WheelToolkits:
     """The toolkits below a directory."""
 
     def __init__(self, parent: Path = PARENT) -> None:
@@ -63,7 +63,7 @@ class Toolkits:
         """Return the versions of the toolkits that were made of wheels."""
         return sorted(path.parent.name.partition("-")[2] for path in self.parent.glob(f"cuda-*/{RECORD}"))
 
-    def reasons(self, wanted: Wanted, *, replaced: bool = False) -> list[str]:
+    def reasons(self, wanted: WantedToolkit, *, replaced: bool = False) -> list[str]:
         """Return why a toolkit has to be made; nothing where it is there, with each of its files.
 
         replaced: somebody else's is there that will be gone by then. Raises Refusal C004 for one that will not.
@@ -78,7 +78,7 @@ class Toolkits:
         altered = list(_altered(prefix))
         return [f"{len(altered)} of its files are not as they came, such as {altered[0]}"] if altered else []
 
-    def fetch(self, wanted: Wanted, index: str | None, settings: dict[str, str]) -> list[str]:
+    def fetch(self, wanted: WantedToolkit, index: str | None, settings: dict[str, str]) -> list[str]:
         """Return the argument list of the script that unpacks the wheels; settings are environment variables for it."""
         work = self._work / wanted.version
         files.make_directory(work, 0o700)
@@ -93,7 +93,7 @@ class Toolkits:
         digest = hashlib.sha256(text.encode() + named.encode()).hexdigest()[:16]
         return ["sh", str(script), digest]  # the digest makes it known as a step of its own
 
-    def finish(self, wanted: Wanted) -> None:
+    def finish(self, wanted: WantedToolkit) -> None:
         """Put what was fetched in its place, with the names that NVIDIA's packages have and the wheels have not."""
         work, prefix = self._work / wanted.version, self.prefix(wanted.version)
         tree = work / "new" / TREE
@@ -133,16 +133,16 @@ class Toolkits:
                 Path(directory).rmdir()
 
 
-class Recorded(TypedDict):
+class ToolkitRecord(TypedDict):
     """What a toolkit is made of."""
 
     requirements: list[str]
 
 
-def _record(prefix: Path) -> Recorded | None:
+def _record(prefix: Path) -> ToolkitRecord | None:
     """Return the record of a toolkit; None for a damaged one."""
     try:
-        return records.read(prefix / RECORD, Recorded, None)
+        return records.read(prefix / RECORD, ToolkitRecord, None)
     except Refusal:
         return None
 

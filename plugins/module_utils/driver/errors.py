@@ -34,7 +34,7 @@ _GRAVE = ("info", "warn", "fail")  # rising
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedError:
     """How grave an error is (info, warn, fail), the word of its remedy, and what it means."""
 
     severity: str
@@ -42,7 +42,7 @@ class Judged:
     meaning: str
 
 
-def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> Judged:
+def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> JudgedError:
     """Judge an event of facts.kernel_log; boards are the PCI ids of the node's GPUs, as 10de:2330."""
     kind, text = event["kind"], event.get("text") or ""
     if kind == "xid":
@@ -50,13 +50,13 @@ def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> Judged:
     if kind in SWITCHES:
         severity, remedy, meaning = SWITCHES[kind]
         number = f" (SXid {event['xid']})" if event.get("xid") else ""
-        return Judged(severity, remedy, meaning + number)
+        return JudgedError(severity, remedy, meaning + number)
     known = LINES[kind]
     value = re.search(known["line"], text)
     meaning = known["meaning"].format(**value.groupdict() if value else {})
     if set(boards) & set(known.get("not_on", ())):
-        return Judged("info", "none", f"{meaning}, as on every board of this model")
-    return Judged(known["severity"], known["remedy"], meaning)
+        return JudgedError("info", "none", f"{meaning}, as on every board of this model")
+    return JudgedError(known["severity"], known["remedy"], meaning)
 
 
 def explains_start(event: dict[str, Any]) -> bool:
@@ -69,16 +69,16 @@ def over_when_it_answers(event: dict[str, Any]) -> bool:
     return bool(LINES.get(event["kind"], {}).get("over_when_it_answers"))
 
 
-def _xid(number: int, text: str) -> Judged:
+def _xid(number: int, text: str) -> JudgedError:
     if number not in XIDS:
         known = f"newer than the list of gpulab, which ends at {NEWEST_XID}" if number > NEWEST_XID else "of no list"
-        return Judged("warn", "contact_support", f"XID {number}, {known}")
+        return JudgedError("warn", "contact_support", f"XID {number}, {known}")
     severity, remedy, meaning = XIDS[number]
     if number in NVLINK5_XIDS:
         severity, remedy, meaning = _nvlink5(text, severity, remedy, meaning)
     if number == RECOVERY_XID:
         severity, remedy, meaning = _recovery(text, severity, remedy, meaning)
-    return Judged(severity, remedy, f"XID {number}: {meaning}")
+    return JudgedError(severity, remedy, f"XID {number}: {meaning}")
 
 
 def _recovery(text: str, severity: str, remedy: str, meaning: str) -> tuple[str, str, str]:

@@ -69,7 +69,7 @@ class Recorded(_Later):
 
 
 @dataclass(frozen=True)
-class Driver:
+class RunfileDriver:
     """A driver: its version, and whether its kernel modules are open or proprietary (None where that is not known)."""
 
     version: str
@@ -84,7 +84,7 @@ class Driver:
 class Wish:
     """The driver that shall be there, and the file that it comes from."""
 
-    driver: Driver
+    driver: RunfileDriver
     url: str
     sha256: str
 
@@ -92,7 +92,7 @@ class Wish:
     def of(cls, record: Recorded | None) -> Wish | None:
         """Read it from a record; None where there is none."""
         wish = record["wish"] if record else None
-        return cls(Driver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
+        return cls(RunfileDriver(**wish["driver"]), wish["url"], wish["sha256"]) if wish else None
 
 
 def installed_version(backup: str, log: str) -> str:
@@ -106,9 +106,9 @@ def installed_files(backup: str) -> list[str]:
     return _BACKUP_FILE.findall(backup)
 
 
-def is_there(found: Driver | None, wanted: Driver) -> bool:
+def is_there(found: RunfileDriver | None, wanted: RunfileDriver) -> bool:
     """Tell whether what is found is what is wanted; modules of a kind that is not known may be."""
-    return found is not None and found in (wanted, Driver(wanted.version, None))
+    return found is not None and found in (wanted, RunfileDriver(wanted.version, None))
 
 
 def manifest_version(manifest: str) -> str | None:
@@ -122,7 +122,7 @@ def options(usage: str) -> set[str]:
     return set(_OPTION.findall(usage))
 
 
-def arguments(usage: str, wanted: Driver, kernel: str) -> list[str]:
+def arguments(usage: str, wanted: RunfileDriver, kernel: str) -> list[str]:
     """Return what to call an installer with, of what its help (--advanced-options) names.
 
     Raises Refusal D035 where it cannot be told which modules to install.

@@ -30,7 +30,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.steps import ROOT
 from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Step
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, kernel_compiler, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import SOURCES, declared_licence, flavour
-from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import RunfileDriver, Wish
 
 if TYPE_CHECKING:
     from typing import Callable
@@ -42,7 +42,7 @@ CHUNK = 2**20
 NO_WAY = "Mend what it names, and run again"
 
 
-class Runfile:
+class RunfileInstaller:
     """The installer and what it left, below root, which is / on a node. call runs an argument list."""
 
     def __init__(self, call: Call, boot_id: str, wish: Wish | None, root: Path = Path("/")) -> None:
@@ -57,14 +57,14 @@ class Runfile:
 
     # looking
 
-    def installed(self) -> Driver | None:
+    def installed(self) -> RunfileDriver | None:
         """Return the driver that a .run file installed; None where it left no uninstaller."""
         if not self._uninstaller():
             return None
         version = runfile.installed_version(read(self._at(runfile.BACKUP)), read(self._at(runfile.LOG)))
         source = self._at(f"/usr/src/nvidia-{version}")
         licences = (declared_licence(read(source / name)) for name in ("nvidia/nv.c", *SOURCES))
-        return Driver(version, flavour(next((one for one in licences if one), None)))
+        return RunfileDriver(version, flavour(next((one for one in licences if one), None)))
 
     def is_fulfilled(self) -> bool:
         """Tell whether the node is as wanted; what gpulab began and did not see end is not."""
@@ -114,7 +114,7 @@ class Runfile:
         self._former_record.unlink(missing_ok=True)
         self.clear()
 
-    def _kept(self, found: Driver, record: runfile.Recorded | None) -> Wish | None:
+    def _kept(self, found: RunfileDriver, record: runfile.Recorded | None) -> Wish | None:
         """Return what brings a driver that is there back; None where gpulab does not have its file."""
         wish = Wish.of(record) if record and record.get("complete") else None
         return wish if wish and runfile.is_there(found, wish.driver) and self._file(wish).is_file() else None

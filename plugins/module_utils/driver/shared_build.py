@@ -60,7 +60,7 @@ Call = Callable[..., tuple[int, str, str]]  # AnsibleModule.run_command
 
 
 @dataclass(frozen=True)
-class Build:
+class ModuleBuild:
     """A version of a module, as DKMS has it, for a kernel."""
 
     module: str
@@ -111,7 +111,7 @@ def signer(node: Node, kernel: str, distribution: str) -> Signer | None:
     return Signer(str(node.path(program)), algorithm[1] if algorithm else "sha512", pair)
 
 
-def inputs(build: Build, call: Call, node: Node, distribution: str) -> dict[str, Any]:
+def inputs(build: ModuleBuild, call: Call, node: Node, distribution: str) -> dict[str, Any]:
     """Return all that a build depends on: nodes where it is the same build the same modules."""
     headers, source = f"/lib/modules/{build.kernel}/build", f"/var/lib/dkms/{build.module}/{build.version}/source"
     named = {*_COMPILER.findall(node.text(f"{headers}/.kernelvariables") + node.text(f"{headers}/.config")[:1000])}
@@ -139,7 +139,7 @@ def digest(inputs: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def pack(build: Build, call: Call, directory: Path) -> Packed:
+def pack(build: ModuleBuild, call: Call, directory: Path) -> Packed:
     """Have DKMS pack a build into TARBALL in a directory. Raises NotSharedError."""
     with tempfile.TemporaryDirectory() as own:  # DKMS would follow a link in a directory of others
         packed, target = Path(own) / TARBALL, directory / TARBALL
@@ -150,7 +150,7 @@ def pack(build: Build, call: Call, directory: Path) -> Packed:
         return Packed(target, sha256(packed))
 
 
-def load(build: Build, packed: Packed, call: Call, node: Node, signed_by: Signer | None) -> None:
+def load(build: ModuleBuild, packed: Packed, call: Call, node: Node, signed_by: Signer | None) -> None:
     """Have DKMS load a build that another node has packed, with signatures of this node. Raises NotSharedError."""
     with tempfile.TemporaryDirectory() as own:
         tarball, top = Path(own) / TARBALL, Path(own) / "build"
@@ -174,7 +174,7 @@ def load(build: Build, packed: Packed, call: Call, node: Node, signed_by: Signer
             raise
 
 
-def discard(build: Build, node: Node) -> None:
+def discard(build: ModuleBuild, node: Node) -> None:
     """Let DKMS have nothing built for a kernel that has the module not installed."""
     shutil.rmtree(node.path(build.home), ignore_errors=True)
 

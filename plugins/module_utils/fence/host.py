@@ -41,7 +41,7 @@ _NOT_BELIEVED = "Protocol authentication error"
 
 
 @dataclass(frozen=True)
-class Wish:
+class FenceRequest:
     """Whose fence it is to be: run (its name), by (a person), and why; until is UTC in ISO 8601, or None.
 
     before is what Kubernetes said of the node, which only the controller can ask.
@@ -57,7 +57,7 @@ class Wish:
     before: facts.Before | None = None
 
 
-class Fence:
+class NodeFence:
     """The fence of one node; host is its name in refusals, call runs a command there, module an AnsibleModule."""
 
     def __init__(self, node: Node, call: Call, module: Any, host: str) -> None:
@@ -84,7 +84,7 @@ class Fence:
         said = [f"job {job.number} of {job.user} ({job.state.lower()})" for job in jobs]
         return ", ".join(filter(None, [*said, users.in_use(users.read(self._node, [], own))]))
 
-    def drain(self, wish: Wish) -> list[str]:
+    def drain(self, wish: FenceRequest) -> list[str]:
         """Fence the node, or correct why it is fenced; return what changed. Raises Refusal F007 to F010.
 
         Under Slurm, logins stay open until the last job has ended: its user may look after it.
@@ -136,7 +136,7 @@ class Fence:
             records.remove(self._node.path(facts.RECORD))
         return changed, left
 
-    def _member(self, engine: str) -> control.SlurmNode | None:
+    def _member(self, engine: str) -> control.NodeState | None:
         """Return what Slurm says of this node; None where the engine is another. Raises Refusal F008, F009."""
         if engine in (NONE, KUBERNETES) or (engine == AUTO and not any(map(self._node.exists, SLURMD))):
             return None
@@ -161,7 +161,7 @@ class Fence:
             self._ask(argv)
 
 
-def _record(wish: Wish, before: facts.Record | None, here: control.SlurmNode | None) -> facts.Record:
+def _record(wish: FenceRequest, before: facts.Record | None, here: control.NodeState | None) -> facts.Record:
     """Return what the fence is to say; since when it stands, and what was before it, stay as they were noted first."""
     others = KUBERNETES if KUBERNETES in (wish.engine, before and before["engine"]) else NONE
     seen: facts.Before = {}

@@ -18,12 +18,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.gpu_sett
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import NvmlError, NvmlLibrary
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.mig_instances import MigGpu, StrandedError
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.query import NvmlQuery
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import Step
+    from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import SettingStep
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Nvml as Answers
 
 LIBRARY = nvml.LIBRARY
@@ -64,7 +64,7 @@ def locked_clocks() -> dict[str, list[int]]:
     return found
 
 
-def apply(steps: list[Step]) -> list[tuple[Step, str]]:
+def apply(steps: list[SettingStep]) -> list[tuple[SettingStep, str]]:
     """Carry the steps out in a child process; return each with why it was not taken, "" where the GPU has it now.
 
     WAITS is no failure. A step that follows one at which the driver hung is not tried.
@@ -84,7 +84,7 @@ def apply(steps: list[Step]) -> list[tuple[Step, str]]:
     return answers
 
 
-def refusal(step: Step, why: str) -> Refusal:
+def refusal(step: SettingStep, why: str) -> Refusal:
     """Say that a GPU did not take a setting, and what to do about it."""
     way = WAYS.get(why.partition(":")[0], OTHERWISE)
     return refuse("H125", gpu=step.gpu, name=step.name, value=json.dumps(step.after), why=why, way=way)
@@ -118,18 +118,18 @@ def at_boot(text: str) -> tuple[list[str], list[str]]:
     return done, failed
 
 
-def told(step: Step) -> str:
+def told(step: SettingStep) -> str:
     """Say in a line what a step sets."""
     return f"GPU {step.gpu}: {step.name} {json.dumps(step.before)} -> {json.dumps(step.after)}"
 
 
-def _set_all(emit: Emit, steps: list[Step]) -> None:
-    session = Nvml(LIBRARY)
+def _set_all(emit: Emit, steps: list[SettingStep]) -> None:
+    session = NvmlLibrary(LIBRARY)
     for step in steps:
         emit(_set_one(session, step))
 
 
-def _set_one(session: Nvml, step: Step) -> str:
+def _set_one(session: NvmlLibrary, step: SettingStep) -> str:
     """Carry a step out; return why the GPU does not have the value, if it has not."""
     try:
         handle = session.handle(step.index)
@@ -145,7 +145,7 @@ def _set_one(session: Nvml, step: Step) -> str:
         return f"{error.name}{again}"
 
 
-def _set(session: Nvml, handle: c_void_p, step: Step) -> None:
+def _set(session: NvmlLibrary, handle: c_void_p, step: SettingStep) -> None:
     if step.name == plan.MIG:
         activation = c_uint()
         session.call("nvmlDeviceSetMigMode", handle, c_uint(step.after), byref(activation))
@@ -159,7 +159,7 @@ def _set(session: Nvml, handle: c_void_p, step: Step) -> None:
         session.call(SETTERS[step.name], handle, c_uint(_number(step)))
 
 
-def _number(step: Step) -> int:
+def _number(step: SettingStep) -> int:
     if step.name == plan.POWER:
         return round(step.after * 1000)
     if step.name == plan.COMPUTE_MODE:
@@ -167,7 +167,7 @@ def _number(step: Step) -> int:
     return int(step.after)
 
 
-def _read_back(reader: GpuReader, step: Step) -> str:
+def _read_back(reader: GpuReader, step: SettingStep) -> str:
     """Return why the GPU does not have the value, if it has not. Of locked clocks only the clock itself tells."""
     if step.name == plan.CLOCKS:
         return _clocks_held(reader, step.after) if step.after else ""

@@ -47,7 +47,7 @@ _LEAST_CLOCKS = 2
 
 
 @dataclass(frozen=True)
-class Step:
+class SettingStep:
     """One setting of one GPU that is to change; locked clocks of None are free ones."""
 
     gpu: str
@@ -239,7 +239,7 @@ def plan(
     gpus: list[Gpu],
     remembered: dict[str, dict[str, Any]] | None = None,
     locked: dict[str, list[int]] | None = None,
-) -> list[Step]:
+) -> list[SettingStep]:
     """Return what has to change so that the settings hold, and those no longer wanted are as they were.
 
     gpus are those of the facts ``nvml``; remembered has what GPUs had before gpulab set it, by key and name.
@@ -262,13 +262,13 @@ def plan(
             elif isinstance(has, dict):
                 continue
             if has != target[name] and not (name == INSTANCES and _waits(gpu, target[name])):
-                steps.append(Step(gpu["bus_id"], key(gpu), gpu["index"], name, has, target[name]))
+                steps.append(SettingStep(gpu["bus_id"], key(gpu), gpu["index"], name, has, target[name]))
     return sorted(steps, key=_turn)
 
 
 def plan_each(
     settings: Settings, gpus: list[Gpu], locked: dict[str, list[int]] | None = None
-) -> tuple[list[Step], list[Refusal]]:
+) -> tuple[list[SettingStep], list[Refusal]]:
     """Plan each GPU by itself: return what has to change where nothing is refused, and what is.
 
     At a boot nobody reads a refusal before programs start: one board must not keep the others from their limits.
@@ -282,7 +282,7 @@ def plan_each(
     except Refusal as refusal:  # of the power budget
         refused.append(refusal)
         aims = wanted({**settings, "power_budget_watts": None}, present)
-    steps: list[Step] = []
+    steps: list[SettingStep] = []
     for gpu in present:
         try:
             steps += plan({"all": aims[gpu["bus_id"]]}, [gpu], {}, locked)
@@ -291,7 +291,7 @@ def plan_each(
     return sorted(steps, key=_turn), refused
 
 
-def _turn(step: Step) -> float:
+def _turn(step: SettingStep) -> float:
     """Return when it is a step's turn: instances go before MIG turns off, and come when all else is set."""
     names = list(FORMS)
     return names.index(MIG) - 0.5 if step.name == INSTANCES and not step.after else names.index(step.name)
@@ -350,7 +350,11 @@ def _stored(gpu: Gpu) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def to_remember(
-    remembered: dict[str, dict[str, Any]], gpus: list[Gpu], settings: Settings, steps: list[Step], done: list[Step]
+    remembered: dict[str, dict[str, Any]],
+    gpus: list[Gpu],
+    settings: Settings,
+    steps: list[SettingStep],
+    done: list[SettingStep],
 ) -> dict[str, dict[str, Any]]:
     """Return what GPUs had before gpulab, when of these steps those in done were done.
 

@@ -9,7 +9,7 @@ from ctypes import c_uint, c_void_p
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import NvmlError, NvmlLibrary
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.mig_instances import MigGpu
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.readings import pci_id, reading, sysfs_address, unread
 
@@ -48,7 +48,7 @@ FIELD_RECOVERY_ACTION = 230
 class GpuReader:
     """Reads one GPU, group by group."""
 
-    def __init__(self, library: Nvml, handle: c_void_p) -> None:
+    def __init__(self, library: NvmlLibrary, handle: c_void_p) -> None:
         """Keep the library and the GPU's handle."""
         self._nvml = library
         self._handle = handle
@@ -169,7 +169,7 @@ class GpuReader:
 
     def memory(self) -> dict[str, Any]:
         """Read the sizes of the board's memory and of its PCI window, in MiB."""
-        memory = reading(self._nvml.structure, "nvmlDeviceGetMemoryInfo", self._handle, nvml.Memory())
+        memory = reading(self._nvml.structure, "nvmlDeviceGetMemoryInfo", self._handle, nvml.NvmlMemory())
         bar1 = reading(self._nvml.structure, "nvmlDeviceGetBAR1MemoryInfo", self._handle, nvml.Bar1Memory())
         return {
             "total": memory if isinstance(memory, dict) else memory.total // MIB,

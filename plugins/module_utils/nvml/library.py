@@ -86,7 +86,7 @@ class PciInfo(ctypes.Structure):
     )
 
 
-class Memory(ctypes.Structure):
+class NvmlMemory(ctypes.Structure):
     """nvmlMemory_t, in bytes; ``used`` includes what the driver reserves."""
 
     _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
@@ -297,7 +297,7 @@ def versioned(layout: type[Any]) -> Any:
     return layout(version=ctypes.sizeof(layout) | layout.VERSION << 24)
 
 
-class Nvml:
+class NvmlLibrary:
     """An initialised NVML. ``handle`` is what nvmlDeviceGetHandleByIndex gave; failures raise NvmlError."""
 
     def __init__(self, library: str = LIBRARY) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import mig_profiles
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import NvmlError, NvmlLibrary
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.mig_profiles import Instance
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LACKING = frozenset({*nvml.UNSUPPORTED, nvml.INVALID_ARGUMENT})
 class MigGpu:
     """One GPU and its instances. All but the profiles take root, and MIG that is on."""
 
-    def __init__(self, library: Nvml, handle: c_void_p) -> None:
+    def __init__(self, library: NvmlLibrary, handle: c_void_p) -> None:
         """Keep the library and the GPU's handle."""
         self._nvml = library
         self._handle = handle

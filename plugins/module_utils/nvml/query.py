@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, LATE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as nvml
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.gpu import GpuReader
-from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import Nvml, NvmlError
+from ansible_collections.gpulab.node.plugins.module_utils.nvml.library import NvmlError, NvmlLibrary
 from ansible_collections.gpulab.node.plugins.module_utils.nvml.readings import reading, unread
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ P2P_STATUS = {
 }
 
 
-def peers(library: Nvml, handles: dict[int, c_void_p]) -> list[dict[str, Any]]:
+def peers(library: NvmlLibrary, handles: dict[int, c_void_p]) -> list[dict[str, Any]]:
     """Read for each pair of GPUs how they are joined and whether each may reach the other's memory."""
     found = []
     for first, one in handles.items():
@@ -61,7 +61,7 @@ def take_name() -> None:
 def read_node(emit: Emit, library: str) -> None:
     """Read all GPUs through NVML, and emit part after part, so that a hang loses only what comes after it."""
     try:
-        session = Nvml(library)
+        session = NvmlLibrary(library)
     except OSError as error:
         emit({"state": "absent", "error": {"code": 12, "text": str(error)}})
         return
@@ -88,7 +88,7 @@ def read_node(emit: Emit, library: str) -> None:
     emit({"peers": peers(session, handles)})
 
 
-def _versions(session: Nvml) -> dict[str, Any]:
+def _versions(session: NvmlLibrary) -> dict[str, Any]:
     cuda = reading(session.number, "nvmlSystemGetCudaDriverVersion_v2", kind=nvml.c_int)
     return {
         "simulated": session.simulation(),

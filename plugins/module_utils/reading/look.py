@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plai
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
-from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import Receipts
+from ansible_collections.gpulab.node.plugins.module_utils.receipts.store import NodeReceipts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def _found(asked: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
     if writes and asked["run"] and run_lock.hold(asked["run"], work, asked["dead"]):
         evidence.take()
     node = Node()
-    receipts = Receipts(node)
+    receipts = NodeReceipts(node)
     last = trial.last(node) if work in KEEPS else None
     watch = trial.Watch(node, last.asked) if last else None
     facts = judged(collect(node, asked["timeout"], kernel_values=asked["kernel_values"]))

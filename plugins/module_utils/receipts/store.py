@@ -36,7 +36,7 @@ class _Later(TypedDict, total=False):
     plan: dict[str, Any]
 
 
-class Receipt(Schema, _Later):
+class StoredReceipt(Schema, _Later):
     """A receipt of this schema; one of an earlier gpulab holds no plan."""
 
     inputs: dict[str, str]
@@ -62,7 +62,7 @@ def items(node: Node) -> dict[str, list[str]]:
     return {role: sorted(receipt["items"]) for role, receipt in _all(node).items()}
 
 
-class Receipts:
+class NodeReceipts:
     """The receipts of a node, and what their items are now."""
 
     def __init__(self, node: Node) -> None:
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = records.read(path, Schema, None)
         if found and found["schema"] != SCHEMA:
             return {**nothing, "problem": f"its receipt has another schema ({found['schema']})"}
-        receipt = records.read(path, Receipt, None)
+        receipt = records.read(path, StoredReceipt, None)
     except Refusal:
         return nothing
     return {"problem": "", "plan": {}, **receipt} if receipt else nothing

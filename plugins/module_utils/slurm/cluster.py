@@ -39,7 +39,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SlurmCluster:
     """What the files say beside the nodes: its name, and hostname and address of its controller.
 
     types are the host types of the inventory that have a partition of their own. time is what a job has that asks for
@@ -188,7 +188,7 @@ def _memory_of_a_cpu(nodes: Sequence[Node]) -> int:
     return max(min(shares, default=1), 1)
 
 
-def _partitions(nodes: Sequence[Node], cluster: Cluster) -> list[str]:
+def _partitions(nodes: Sequence[Node], cluster: SlurmCluster) -> list[str]:
     if not nodes:
         return []
     features = {name for one in nodes for name in re.findall(r" Feature=(\S+)", one.line)[:1]}
@@ -200,7 +200,7 @@ def _partitions(nodes: Sequence[Node], cluster: Cluster) -> list[str]:
     ]
 
 
-def texts(cluster: Cluster, nodes: Sequence[Node]) -> dict[str, str]:
+def texts(cluster: SlurmCluster, nodes: Sequence[Node]) -> dict[str, str]:
     """Return the contents of the files of a cluster that is gpulab's own, by path."""
     accounting = (
         {

@@ -20,7 +20,7 @@ _FLAGS = re.compile(r"[*~#!%$@^-]+\Z")
 
 
 @dataclass(frozen=True)
-class SlurmNode:
+class NodeState:
     """A node as slurmctld sees it. states: its base state and its flags, such as IDLE and DRAIN, in capitals.
 
     reason is empty where there is none; since is when it was set, in the controller's local time.
@@ -42,7 +42,7 @@ class SlurmNode:
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """A job that is on a node; state as squeue names it, such as RUNNING or COMPLETING."""
 
     number: str
@@ -50,16 +50,16 @@ class Job:
     state: str
 
 
-def nodes(text: str) -> list[SlurmNode]:
+def nodes(text: str) -> list[NodeState]:
     """Parse the output of SHOW_NODES, one node a line."""
     return [_node(line) for line in text.splitlines() if line.startswith("NodeName=")]
 
 
-def _node(line: str) -> SlurmNode:
+def _node(line: str) -> NodeState:
     reason = _REASON.search(line)
     fields = dict(_FIELD.findall(line[: reason.start()] if reason else line))
     name = str(fields["NodeName"])
-    return SlurmNode(
+    return NodeState(
         name=name,
         host=str(fields.get("NodeHostName", name)),
         states=tuple(_FLAGS.sub("", state) for state in fields.get("State", "").upper().split("+")),
@@ -71,7 +71,7 @@ def _node(line: str) -> SlurmNode:
     )
 
 
-def own(found: list[SlurmNode], hostname: str) -> SlurmNode | None:
+def own(found: list[NodeState], hostname: str) -> NodeState | None:
     """Return the node that a machine of this name is; None where Slurm does not know it.
 
     A node of this name comes before one that only says that it runs on a host of this name.
@@ -92,9 +92,9 @@ def show_jobs(name: str) -> list[str]:
     return ["squeue", "--noheader", f"--nodelist={name}", "--format=%A %u %T"]
 
 
-def jobs(text: str) -> list[Job]:
+def jobs(text: str) -> list[SlurmJob]:
     """Parse the output of show_jobs."""
-    return [Job(*line.split()) for line in text.splitlines() if len(line.split()) == 3]  # noqa: PLR2004 - its fields
+    return [SlurmJob(*line.split()) for line in text.splitlines() if len(line.split()) == 3]  # noqa: PLR2004 - its fields
 
 
 def reason(run: str, why: str) -> str:
@@ -102,7 +102,7 @@ def reason(run: str, why: str) -> str:
     return f"{OURS}{run}: {' '.join(why.split())}".replace('"', "'")
 
 
-def is_ours(node: SlurmNode, run: str) -> bool:
+def is_ours(node: NodeState, run: str) -> bool:
     """Tell whether the reason of a node is this run's."""
     return node.reason.startswith(f"{OURS}{run}:")
 

@@ -64,7 +64,7 @@ def check(host: str, theirs: Configuration | None, *, join: bool) -> None:
 
 
 def joined(
-    about: cluster.Cluster, nodes: Sequence[cluster.Node], shown: str, former: str, theirs: Configuration
+    about: cluster.SlurmCluster, nodes: Sequence[cluster.Node], shown: str, former: str, theirs: Configuration
 ) -> dict[str, str]:
     """Return the files that lie beside a slurm.conf of somebody else's, by path: only nodes that its cluster lacks.
 

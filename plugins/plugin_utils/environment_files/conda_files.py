@@ -35,7 +35,7 @@ OLD_PIP = "before 22.2, pip cannot report what it installed, and gpulab needs th
 _COMMON_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
 
 
-class Places(NamedTuple):
+class CondaSources(NamedTuple):
     """Where packages come from, as the role says.
 
     alias is the address below which channels are looked up by their names, defaults the channel in the place of
@@ -47,11 +47,11 @@ class Places(NamedTuple):
     indexes: Sequence[str] = ()
 
 
-NOWHERE_ELSE = Places()
+NOWHERE_ELSE = CondaSources()
 
 
 def resolve(
-    wish: dict[str, Any], channels: list[str], architecture: str, places: Places = NOWHERE_ELSE
+    wish: dict[str, Any], channels: list[str], architecture: str, places: CondaSources = NOWHERE_ELSE
 ) -> dict[str, Any]:
     """Return a requested environment with its file and its lock read.
 

@@ -28,7 +28,7 @@ LINUX = environment("3.12", "x86_64")  # sources differ by system, hardly by Pyt
 
 
 @dataclass
-class Project(requirements.Found):
+class Project(requirements.FileLines):
     """What a pyproject.toml says beside its lines."""
 
     overrides: list[str] = field(default_factory=list)

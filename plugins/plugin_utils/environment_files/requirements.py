@@ -31,7 +31,7 @@ _SIGNS = (
 
 
 @dataclass
-class Found:
+class FileLines:
     """What files say: lines for pip, constraints, and what is wrong, in pairs of a line and its fault.
 
     replace has lines that stand in for others, None for none; replaced are those for which one does.
@@ -51,17 +51,17 @@ def split(text: str) -> list[str]:
     return [line for line in stripped if line]
 
 
-def read(path: Path, replace: Mapping[str, str | None]) -> Found:
+def read(path: Path, replace: Mapping[str, str | None]) -> FileLines:
     """Return what a requirements file says, with lines replaced. Raises OSError and UnicodeDecodeError."""
     return included(split(path.read_text(encoding="utf-8-sig")), path, replace)
 
 
-def included(given: Sequence[str], path: Path, replace: Mapping[str, str | None] | None = None) -> Found:
+def included(given: Sequence[str], path: Path, replace: Mapping[str, str | None] | None = None) -> FileLines:
     """Return lines of a file with those of the files that they name by -r, and by -c as constraints.
 
     These have to lie below the directory of the first file.
     """
-    found = Found(replace=replace or {})
+    found = FileLines(replace=replace or {})
     file = path.expanduser().resolve()
     _add(given, file, (file,), found, constraints=False)
     return found
@@ -76,7 +76,7 @@ def for_another(packages: Sequence[str], prefix: str) -> tuple[str, str] | None:
     return ("Windows", f"prefix: {prefix}") if re.match(r"^[A-Za-z]:\\", prefix) else None
 
 
-def _add(given: Sequence[str], file: Path, outer: tuple[Path, ...], found: Found, *, constraints: bool) -> None:
+def _add(given: Sequence[str], file: Path, outer: tuple[Path, ...], found: FileLines, *, constraints: bool) -> None:
     for original in given:
         line = found.replace.get(original, original)
         found.replaced |= {original} & set(found.replace)

@@ -33,30 +33,30 @@ MOST_CPUS, MOST_MIB, MOST_GPUS = 65_000, 2**31, 1024  # Slurm counts processors 
 
 
 @dataclass(frozen=True)
-class Form:
+class FactForm:
     """What a fact has to be beside its type, and words for it."""
 
     fits: Callable[[Any], bool]
     words: str
 
 
-def _texts(pattern: str, words: str) -> Form:
-    return Form(lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, words)
+def _texts(pattern: str, words: str) -> FactForm:
+    return FactForm(lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, words)
 
 
-def _numbers(most: int) -> Form:
-    return Form(lambda value: isinstance(value, int) and 0 <= value <= most, f"a number up to {most}")
+def _numbers(most: int) -> FactForm:
+    return FactForm(lambda value: isinstance(value, int) and 0 <= value <= most, f"a number up to {most}")
 
 
-HOST = Form(is_host_name, "a host's name")
-ADDRESS = Form(lambda value: isinstance(value, str) and is_address(value), "an IP address")
+HOST = FactForm(is_host_name, "a host's name")
+ADDRESS = FactForm(lambda value: isinstance(value, str) and is_address(value), "an IP address")
 LINE = _texts(r"[^\n\t\u2028\u2029\x85]{0,255}", "one line of text")
 # A word of a version or a release: what packages, kernels and distributions are numbered by.
 WORD = _texts(r"[A-Za-z0-9_.:+~-]{0,255}", "a word of letters, digits and '_.:+~-'")
 INTERFACE = _texts(r"[^\s/,=#]{1,15}", "the name of an interface")
 UUID = _texts(r"[A-Za-z0-9/-]{1,96}", "a UUID")
 # The facts that reach files of other nodes or of the controller. A list's items are "*"; null is always allowed.
-FORMS: dict[str, Form] = {
+FORMS: dict[str, FactForm] = {
     "system.hostname": HOST,
     "system.id": WORD,
     "system.version": WORD,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.compat import Choice
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.compat import DriverChoice
 
 Values = dict[str, Any]
 
@@ -84,7 +84,10 @@ def _driver(request: Request) -> Iterator[Refusal]:
     if requested is None or record is None:
         return
     yield from _refused(kernel_modules.of_branch, record, kernel_modules.requested(request))
-    driver: Choice = {"branch": requested, "newest_known": request.wishes["nvidia_driver_version"] or record["latest"]}
+    driver: DriverChoice = {
+        "branch": requested,
+        "newest_known": request.wishes["nvidia_driver_version"] or record["latest"],
+    }
     for toolkit in _toolkits(request) if driver["newest_known"] else ():
         if toolkit in request.catalog.toolkits:
             yield from _refused(cuda.check_driver, request, driver, toolkit)
@@ -151,7 +154,7 @@ def _environments(values: Values) -> Iterator[Refusal]:
 
 def _conda(values: Values) -> Iterator[Refusal]:
     """Yield what is wrong with the files of conda environments; of locks, only the node's architecture tells all."""
-    places = conda_files.Places(
+    places = conda_files.CondaSources(
         defaults=values.get("conda_defaults_channel"), indexes=values.get("conda_extra_index_urls") or ()
     )
     channels = values.get("conda_channels") or ["conda-forge"]

@@ -78,7 +78,7 @@ def is_awaited(said: Mapping[str, Mapping[str, str] | None], own: str, kernel: s
     return any(known is None or known.get(kernel) == digest for name, known in said.items() if name != own)
 
 
-class Store:
+class BuildStore:
     """The packed builds of this run of ansible-playbook, which deletes them when it ends."""
 
     def __init__(self, directory: Path | None = None) -> None:

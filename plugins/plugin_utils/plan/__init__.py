@@ -31,7 +31,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     uv,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import NO_TYPE, HostTypes
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import NO_TYPE, TypesOfHost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ def resolve(  # noqa: PLR0913
     wishes: Mapping[str, Any],
     catalog: Catalog,
     today: date,
-    host_types: HostTypes = NO_TYPE,
+    host_types: TypesOfHost = NO_TYPE,
     *,
     alone: bool = False,
 ) -> Plan:

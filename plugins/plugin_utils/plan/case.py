@@ -28,7 +28,7 @@ class Request:
 
     wishes: Mapping[str, Any]
     catalog: Catalog
-    gpus: list[gpus.Gpu] | None  # None: unknown
+    gpus: list[gpus.GpuKind] | None  # None: unknown
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Case(Request):
     facts: Facts
     today: date
     platform: dict[str, Any]
-    gpus: list[gpus.Gpu]
+    gpus: list[gpus.GpuKind]
     host_types: tuple[str, ...] = ()  # the first one's group has its peers
     alone: bool = False  # no other node is of that type
     newer_driver: str | None = None  # of the node, where the catalog knows no release of its branch or a newer one

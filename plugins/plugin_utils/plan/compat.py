@@ -17,14 +17,14 @@ PACKAGE = "cuda-compat"
 DIRECTORY = "{prefix}/compat"  # where the package has its libcuda
 
 
-class Choice(TypedDict):
+class DriverChoice(TypedDict):
     """What is known of a driver as soon as its branch is: a part of the plan's Driver."""
 
     branch: str
     newest_known: str
 
 
-def in_full(request: Request, driver: Choice, record: dict[str, Any]) -> bool:
+def in_full(request: Request, driver: DriverChoice, record: dict[str, Any]) -> bool:
     """Tell whether a driver runs all of a toolkit: by the driver paired with it, else by the CUDA of its branch."""
     if record["paired_driver"]:
         return same_or_newer(driver["newest_known"], record["paired_driver"])
@@ -37,7 +37,7 @@ def driver_of(request: Request, record: dict[str, Any]) -> str:
     return record["paired_driver"] or (f"branch {branches[0]}" if branches else "a branch newer than the catalog")
 
 
-def wanted(request: Request, driver: Choice, version: str) -> bool:
+def wanted(request: Request, driver: DriverChoice, version: str) -> bool:
     """Tell whether a toolkit is to have its package: it is requested, and the driver does not run it in full.
 
     Raises Refusal P077 where that cannot be: NVIDIA has the package for data-centre boards and some driver branches.
@@ -59,12 +59,12 @@ def wanted(request: Request, driver: Choice, version: str) -> bool:
     )
 
 
-def helps(case: Case, driver: Choice, version: str) -> bool:
+def helps(case: Case, driver: DriverChoice, version: str) -> bool:
     """Tell whether the wish would bring the package, for a remedy."""
     return _obstacle(case, driver, case.catalog.toolkits[version]) is None
 
 
-def way(request: Request, driver: Choice, version: str) -> str:
+def way(request: Request, driver: DriverChoice, version: str) -> str:
     """Return what a remedy says of cuda_compat: nothing where it would not help."""
     if _obstacle(request, driver, request.catalog.toolkits[version]):
         return ""
@@ -72,7 +72,7 @@ def way(request: Request, driver: Choice, version: str) -> str:
     return f" Or set cuda_compat: true, which runs it on this driver{boards}."
 
 
-def _obstacle(request: Request, driver: Choice, record: dict[str, Any]) -> str | None:
+def _obstacle(request: Request, driver: DriverChoice, record: dict[str, Any]) -> str | None:
     """Say what forbids the package; None where nothing does."""
     branches = record["compat_branches"]
     if request.wishes["cuda_source"] in ("distribution", "pypi"):

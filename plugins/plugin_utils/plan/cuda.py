@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import GpuKind
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Cuda, CudaToolkit, Driver, Repository
 
 LINK = "/usr/local/cuda"  # what NVIDIA's packages let point to the default toolkit
@@ -94,7 +94,7 @@ def default_of(request: Request, toolkits: list[str]) -> str | None:
     return (default or newest(toolkits)) if toolkits else None
 
 
-def check_driver(request: Request, driver: compat.Choice, version: str) -> None:
+def check_driver(request: Request, driver: compat.DriverChoice, version: str) -> None:
     """Refuse a toolkit that a driver does not run, not even with cuda-compat. Raises Refusal P023 or P077."""
     floor = request.catalog.toolkits[version]["min_driver"]
     if not same_or_newer(driver["newest_known"], floor) and not compat.wanted(request, driver, version):
@@ -102,7 +102,7 @@ def check_driver(request: Request, driver: compat.Choice, version: str) -> None:
         raise refuse("P023", version=version, floor=floor, driver=driver["newest_known"], way=way)
 
 
-def compiles_for(toolkit: dict[str, Any], gpu: Gpu) -> bool:
+def compiles_for(toolkit: dict[str, Any], gpu: GpuKind) -> bool:
     """Tell whether nvcc of a toolkit has a GPU among its targets, by architecture where no more is known."""
     if gpu.compute_capability is not None:
         return gpu.compute_capability in toolkit["nvcc_targets"]

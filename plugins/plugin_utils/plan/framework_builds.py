@@ -11,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import s
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import GpuKind
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Driver
 
 CPU = "cpu"  # as an index: a build without CUDA, which every release has
@@ -34,7 +34,7 @@ def obstacle(case: Case, driver: Driver, build: dict[str, Any]) -> str | None:
     return None
 
 
-def _covers(build: dict[str, Any], gpu: Gpu) -> bool:
+def _covers(build: dict[str, Any], gpu: GpuKind) -> bool:
     return any(runs_on(build, one) for one in gpu.compute_capabilities)
 
 

@@ -21,7 +21,7 @@ NVIDIA = "10de"
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuKind:
     """One kind of GPU as far as versions depend on it."""
 
     name: str
@@ -63,7 +63,7 @@ class Gpu:
         return " and ".join(bound for bound in bounds if bound) or "any branch"
 
 
-def identify(devices: Iterable[PciGpu], catalog: Catalog) -> tuple[list[Gpu], list[str]]:
+def identify(devices: Iterable[PciGpu], catalog: Catalog) -> tuple[list[GpuKind], list[str]]:
     """Return each kind of NVIDIA GPU once, and warnings for those that the catalog does not list.
 
     Raises Refusal for a GPU whose architecture cannot be read from its PCI id either.
@@ -83,8 +83,8 @@ def identify(devices: Iterable[PciGpu], catalog: Catalog) -> tuple[list[Gpu], li
     return gpus, warnings
 
 
-def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]) -> Gpu:
-    return Gpu(
+def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]) -> GpuKind:
+    return GpuKind(
         name=record["name"],
         pci_id=pci_id,
         architecture=record["architecture"],
@@ -100,11 +100,11 @@ def _by_record(pci_id: str, record: dict[str, Any], architecture: dict[str, Any]
     )
 
 
-def _by_range(pci_id: str, catalog: Catalog) -> Gpu:
+def _by_range(pci_id: str, catalog: Catalog) -> GpuKind:
     device = int(pci_id.partition(":")[2], 16)
     for architecture in catalog.architectures.values():
         if any(first <= device <= last for first, last in _ranges(architecture)):
-            return Gpu(
+            return GpuKind(
                 name=f"an unlisted {architecture['architecture']} GPU ({pci_id})",
                 pci_id=pci_id,
                 architecture=architecture["architecture"],

@@ -43,7 +43,7 @@ class Default:
 
 
 @dataclass(frozen=True)
-class HostTypes:
+class TypesOfHost:
     """The types of a host, in the order of the catalog; what they set there; and why they do not set the rest."""
 
     names: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class HostTypes:
         }
 
 
-NO_TYPE = HostTypes()
+NO_TYPE = TypesOfHost()
 
 
 def written(value: Any) -> str:
@@ -182,30 +182,30 @@ def shown(plan: Plan | None, groups: Collection[str]) -> Shown:
     return {"host_types": list(of(groups, catalog.load())), "defaults": options_set}
 
 
-def fit(unset: Mapping[str, Default], names: tuple[str, ...], plan_with: Callable[[HostTypes], Plan]) -> Plan:
+def fit(unset: Mapping[str, Default], names: tuple[str, ...], plan_with: Callable[[TypesOfHost], Plan]) -> Plan:
     """Return the plan with all defaults that fit the node; those with which it would be refused are left out.
 
     unset are the defaults of the host's types for what the inventory does not set. Raises the Refusal of plan_with for
     what remains without any.
     """
     try:
-        return plan_with(HostTypes(names, tuple(unset.values())))
+        return plan_with(TypesOfHost(names, tuple(unset.values())))
     except Refusal:
         if not unset:
             raise
     taken: list[Default] = []
     left_out: list[str] = []
-    plan = plan_with(HostTypes(names))
+    plan = plan_with(TypesOfHost(names))
     for default in unset.values():
-        refusal = _refusal(plan_with, HostTypes(names, (*taken, default)))
+        refusal = _refusal(plan_with, TypesOfHost(names, (*taken, default)))
         if refusal is None:
             taken.append(default)
         else:
             left_out.append(f"{default.host_type} would set {default}, but {refusal.cause}, so it is left out.")
-    return plan_with(HostTypes(names, tuple(taken), tuple(left_out))) if taken or left_out else plan
+    return plan_with(TypesOfHost(names, tuple(taken), tuple(left_out))) if taken or left_out else plan
 
 
-def _refusal(plan_with: Callable[[HostTypes], Plan], chosen: HostTypes) -> Refusal | None:
+def _refusal(plan_with: Callable[[TypesOfHost], Plan], chosen: TypesOfHost) -> Refusal | None:
     """Return the refusal of a plan; None where there is a plan."""
     try:
         plan_with(chosen)

@@ -22,7 +22,7 @@ Met = tuple[str, dict[str, Any], str]  # driver, known issue, kernel
 PREFERRED = ("open", "proprietary")
 
 
-class Choice(NamedTuple):
+class Flavour(NamedTuple):
     """The flavour with its version, whether headers that are not there yet can show another one, and why this one."""
 
     flavour: str
@@ -65,7 +65,7 @@ def of_branch(record: dict[str, Any], flavours: tuple[str, ...]) -> list[str]:
 
 def choose_kernel_modules(
     case: Case, source: Source, branch: str, flavours: tuple[str, ...], kernels: list[str]
-) -> Choice:
+) -> Flavour:
     """Return the first of the flavours that the branch has and no known issue stands against.
 
     Raises Refusal where the branch has none of them, or each is known to fail on a kernel.
@@ -79,7 +79,7 @@ def choose_kernel_modules(
         headers_decide |= known_issues.headers_decide(case, source.name, version, flavour, kernels)
         met = known_issues.find(case, source.name, version, flavour, kernels)
         if met is None:
-            return Choice(flavour, version, headers_decide, [*because, _why(case, flavour)])
+            return Flavour(flavour, version, headers_decide, [*because, _why(case, flavour)])
         issue, kernel = met
         because.append(f"The {flavour} modules {version} do not build for {kernel}: {issue['title']}.")
         refused.append((f"{flavour} {version}", issue, kernel))

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.case import Case, Request
-    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.plan.gpus import GpuKind
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Cuda, Libraries, Library
 
 LIBRARIES = ("cudnn", "nccl", "tensorrt")
@@ -118,7 +118,7 @@ def _major(version: str) -> str:
     return version.partition(".")[0]
 
 
-def _serves(release: dict[str, Any], gpu: Gpu) -> bool:
+def _serves(release: dict[str, Any], gpu: GpuKind) -> bool:
     lowest, highest = release.get("min_compute_capability", "0"), release.get("max_compute_capability", "99")
     return any(same_or_newer(one, lowest) and same_or_newer(highest, one) for one in gpu.compute_capabilities)
 

@@ -46,7 +46,7 @@ def examine(facts: Facts, plan: Plan, limits: dict[str, Any], catalog: Catalog) 
     if driver["packages"] and not driver["display"]:
         found += [Finding(WARN, refusal) for refusal in guards.losing_display(facts)]
     for name, check in hardware.checks(facts).items():
-        for short, refusal in check(hardware.Node(facts, plan, limits, catalog)):
+        for short, refusal in check(hardware.JudgedNode(facts, plan, limits, catalog)):
             finding = Finding(WARN if short else ADVICE, refusal)
             found.append(replace(finding, severity=FAIL) if short and name in limits["required"] else finding)
     return sorted(found, key=lambda finding: (FAIL, WARN, ADVICE).index(finding.severity))

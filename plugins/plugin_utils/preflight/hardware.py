@@ -48,7 +48,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Node:
+class JudgedNode:
     """What the checks look at."""
 
     facts: Facts
@@ -89,7 +89,7 @@ class Node:
         )
 
 
-def gpu_memory(node: Node) -> Iterator[Found]:
+def gpu_memory(node: JudgedNode) -> Iterator[Found]:
     """Compare the memory of each GPU."""
     least, advised = node.limits["vram_min_gib"], node.limits["vram_advised_gib"]
     for memory, boards in _alike(node.boards, "memory_mib"):
@@ -99,14 +99,14 @@ def gpu_memory(node: Node) -> Iterator[Found]:
             yield short, refuse("H070", gpus=boards, gib=f"{gib:.0f}", wanted=least if short else advised)
 
 
-def cpu_cores(node: Node) -> Iterator[Found]:
+def cpu_cores(node: JudgedNode) -> Iterator[Found]:
     """Compare the number of cores."""
     cores, least = node.facts["system"].get("cpu_cores"), node.limits["cpu_cores_min"]
     if cores is not None and cores < least:
         yield True, refuse("H071", cores=cores, wanted=least)
 
 
-def memory(node: Node) -> Iterator[Found]:
+def memory(node: JudgedNode) -> Iterator[Found]:
     """Compare the node's memory with what any such machine needs, and with the memory of all its GPUs."""
     have, sizes = node.facts["system"].get("memory_mib"), [board.memory_mib for board in node.boards]
     if have is None:
@@ -133,13 +133,13 @@ def memory(node: Node) -> Iterator[Found]:
         )
 
 
-def memory_ecc(node: Node) -> Iterator[Found]:
+def memory_ecc(node: JudgedNode) -> Iterator[Found]:
     """Ask for memory that corrects errors, where that is wanted."""
     if node.limits["memory_ecc"] and node.hardware["memory"]["ecc"] is False:
         yield True, refuse("H088")
 
 
-def memory_speed(node: Node) -> Iterator[Found]:
+def memory_speed(node: JudgedNode) -> Iterator[Found]:
     """Compare the speed of the memory's modules with the bound for their type, and with what they are made for."""
     by_figures: dict[tuple[Any, ...], list[str]] = {}
     for number, one in enumerate(node.hardware["memory"]["modules"]):
@@ -153,14 +153,14 @@ def memory_speed(node: Node) -> Iterator[Found]:
             yield False, refuse("H089", slots=slots, kind=kind, mts=mts, wanted=wanted)
 
 
-def cpu_cache(node: Node) -> Iterator[Found]:
+def cpu_cache(node: JudgedNode) -> Iterator[Found]:
     """Compare the processors' cache of level 3."""
     have, least = node.hardware["cpu"]["l3_mib"], node.limits["l3_min_mib"]
     if have is not None and have < least:
         yield True, refuse("H091", mib=have, wanted=least)
 
 
-def cpu_clock(node: Node) -> Iterator[Found]:
+def cpu_clock(node: JudgedNode) -> Iterator[Found]:
     """Compare the clock that the processors reach; a boost that is off is told of, too."""
     cpu, least = node.hardware["cpu"], node.limits["cpu_min_mhz"]
     off = cpu["boosts"] is False and cpu["base_mhz"] is not None
@@ -171,14 +171,14 @@ def cpu_clock(node: Node) -> Iterator[Found]:
         yield False, refuse("H093", mhz=reached)
 
 
-def pcie_lanes(node: Node) -> Iterator[Found]:
+def pcie_lanes(node: JudgedNode) -> Iterator[Found]:
     """Compare the lanes of PCI Express 4.0 and later; firmware hides the ports of empty slots, so this is advice."""
     lanes, advised = node.hardware["pcie4_lanes"], node.limits["pcie4_lanes_advised"]
     if lanes is not None and lanes < advised:
         yield False, refuse("H094", lanes=lanes, wanted=advised)
 
 
-def system_disk(node: Node) -> Iterator[Found]:
+def system_disk(node: JudgedNode) -> Iterator[Found]:
     """Ask for NVMe below the root file system, and for a disk that is large enough."""
     root = _mounted(node, "/")
     if root and root.get("nvme") is False and not _stacked(root):
@@ -188,7 +188,7 @@ def system_disk(node: Node) -> Iterator[Found]:
         yield True, refuse("H095", what=f"the system disk ({disk['name']})", gb=disk["gb"], wanted=least)
 
 
-def disk_links(node: Node) -> Iterator[Found]:
+def disk_links(node: JudgedNode) -> Iterator[Found]:
     """Compare the link of each NVMe disk with what the disk and the port above it have."""
     for disk in node.hardware["disks"]:
         link, port = disk["link"], disk["port_link"]
@@ -206,7 +206,7 @@ def disk_links(node: Node) -> Iterator[Found]:
                 yield True, refuse("H096", disk=disk["name"], model=disk["model"] or "NVMe", **figures)
 
 
-def dataset_disks(node: Node) -> Iterator[Found]:
+def dataset_disks(node: JudgedNode) -> Iterator[Found]:
     """Ask for disks that do not turn below the declared dataset mounts."""
     for mount in node.limits["dataset_mounts"]:
         filesystem = _mounted(node, mount)
@@ -221,7 +221,7 @@ def dataset_disks(node: Node) -> Iterator[Found]:
             yield False, refuse("H095", what=mount, gb=gb, wanted=advised)
 
 
-def pcie_width(node: Node) -> Iterator[Found]:
+def pcie_width(node: JudgedNode) -> Iterator[Found]:
     """Compare the lanes that each GPU runs with."""
     least = node.limits["pcie_width_min"]
     for width, boards in _alike(node.boards, "pcie_width"):
@@ -229,7 +229,7 @@ def pcie_width(node: Node) -> Iterator[Found]:
             yield True, refuse("H076", gpus=boards, width=width, wanted=least)
 
 
-def power(node: Node) -> Iterator[Found]:
+def power(node: JudgedNode) -> Iterator[Found]:
     """Add up what GPUs and processors may draw after the run, where the power supply is declared."""
     supply, boards = node.limits["psu_watts"], node.boards
     if not supply:
@@ -246,19 +246,19 @@ def power(node: Node) -> Iterator[Found]:
         yield True, refuse("H077", need=need, drawn=round(drawn), headroom=headroom, supply=supply)
 
 
-def _shared(node: Node, boards: list[Board]) -> bool:
+def _shared(node: JudgedNode, boards: list[Board]) -> bool:
     """Tell whether the run limits GPUs without a limit of their own to what the power supply leaves them."""
     budget, taken = node.gpu_settings.get("power_budget_watts"), [board.declared_watts for board in boards]
     return budget is not None and not all(taken) and sum(one for one in taken if one) < budget
 
 
-def clock(node: Node) -> Iterator[Found]:
+def clock(node: JudgedNode) -> Iterator[Found]:
     """Ask whether the clock is kept in time."""
     if node.facts["system"].get("clock_synchronized") is False:
         yield True, refuse("H079")
 
 
-def network_mtu(node: Node) -> Iterator[Found]:
+def network_mtu(node: JudgedNode) -> Iterator[Found]:
     """Compare the MTU of the fast network: Ethernet of 25 Gb/s and more that has an address."""
     advised = node.limits["mtu_advised"]
     for one in node.facts["network"] if advised else ():
@@ -268,7 +268,7 @@ def network_mtu(node: Node) -> Iterator[Found]:
 
 
 # By the names that the option required takes
-OF_GPUS: dict[str, Callable[[Node], Iterator[Found]]] = {
+OF_GPUS: dict[str, Callable[[JudgedNode], Iterator[Found]]] = {
     "gpu_memory": gpu_memory,
     "pcie_width": pcie_width,
     "power": power,
@@ -288,7 +288,7 @@ ADVICE_OF_MACHINE = {"network_mtu": network_mtu}
 ADVICE_OF_METAL = {"memory_speed": memory_speed, "pcie_lanes": pcie_lanes}
 
 
-def checks(facts: Facts) -> dict[str, Callable[[Node], Iterator[Found]]]:
+def checks(facts: Facts) -> dict[str, Callable[[JudgedNode], Iterator[Found]]]:
     """Return the checks that mean something: a container shows its host, a virtual machine no real parts."""
     system = facts["system"]
     if system["container"]:
@@ -312,11 +312,11 @@ def _alike(boards: list[Board], figure: str) -> list[tuple[int, str]]:
     return [(value, ", ".join(f"{board.address} ({board.name})" for board in alike)) for value, alike in having.items()]
 
 
-def _mounted(node: Node, mount: str) -> Filesystem | None:
+def _mounted(node: JudgedNode, mount: str) -> Filesystem | None:
     return next((one for one in node.facts["filesystems"] if one["mount"] == mount), None)
 
 
-def _disk(node: Node, filesystem: Filesystem | None) -> Disk | None:
+def _disk(node: JudgedNode, filesystem: Filesystem | None) -> Disk | None:
     """Return the disk that a file system is on; None where it is on a device made of disks."""
     source = filesystem["source"] if filesystem else ""
     named = re.fullmatch(r"/dev/(nvme\d+n\d+|[a-z]+)(?:p?\d+)?", source)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Change, Download
 
 
-class Result(TypedDict):
+class TaskResult(TypedDict):
     """What one task said of one host; of a loop, what it said of one item."""
 
     role: str
@@ -31,7 +31,7 @@ class Result(TypedDict):
     result: dict[str, Any]
 
 
-Results = list[Result]
+Results = list[TaskResult]
 
 
 def _unit(arguments: dict[str, Any], result: dict[str, Any]) -> Changes:
@@ -61,7 +61,7 @@ RULES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Changes]] = {
 }
 
 
-def of_result(one: Result) -> Changes:
+def of_result(one: TaskResult) -> Changes:
     """Return what a task would change on a host, for the file of another host with the name of that host."""
     rule = RULES.get(one["module"].rpartition(".")[2])
     if "changes" in one["result"]:
@@ -110,10 +110,10 @@ def of_module(results: Results, module: str, role: str | None = None) -> Results
     return [one for one in results if one["module"].rpartition(".")[2] == module and role in (None, one["role"])]
 
 
-class Transaction:
+class ForeseenTransactions:
     """What the package manager foresees for several transactions of a node together."""
 
-    def __init__(self, results: Iterable[Result]) -> None:
+    def __init__(self, results: Iterable[TaskResult]) -> None:
         """Take what each task of packages foresees; a later one repeats what an earlier one would have brought."""
         self.install: dict[str, str] = {}
         self.change: dict[str, tuple[str, str]] = {}
@@ -145,10 +145,10 @@ class Transaction:
         return {"bytes": None if self.not_listed else sum(self.downloads.values()), "not_listed": self.not_listed}
 
 
-def _transaction_of(role: str, results: Results) -> Transaction:
+def _transaction_of(role: str, results: Results) -> ForeseenTransactions:
     """Return what a role's own package tasks predict beyond what those of the roles before it bring."""
     roles = list(dict.fromkeys(one["role"] for one in results))
-    before = Transaction(one for one in results if roles.index(one["role"]) < roles.index(role))
-    own = Transaction(one for one in results if one["role"] == role)
+    before = ForeseenTransactions(one for one in results if roles.index(one["role"]) < roles.index(role))
+    own = ForeseenTransactions(one for one in results if one["role"] == role)
     own.install = {name: version for name, version in own.install.items() if name not in before.install}
     return own

@@ -46,7 +46,7 @@ def build(hosts: dict[str, Gathered], created: str) -> Preview:
 
 def _host(name: str, host: Gathered) -> Host:
     plan, facts, results = host["plan"], host["facts"], host["results"]
-    packages = changes.Transaction(results)
+    packages = changes.ForeseenTransactions(results)
     entry: Host = {
         "name": name,
         **_ending(host),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Result, Results
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results, TaskResult
 
 
 class Gathered:
@@ -29,7 +29,7 @@ class Gathered:
         """Note that a callback keeps results from now on."""
         self.is_open = True
 
-    def keep(self, host: str, results: Iterable[Result]) -> None:
+    def keep(self, host: str, results: Iterable[TaskResult]) -> None:
         """Keep what a task said of a host."""
         self._results.setdefault(host, []).extend(results)
 

@@ -55,7 +55,7 @@ def _docker(plan: Plan, results: Results) -> list[Service]:
 
 
 def _node_exporter(results: Results) -> list[Service]:
-    if changes.Transaction(results).brings(EXPORTER):
+    if changes.ForeseenTransactions(results).brings(EXPORTER):
         return [{"name": EXPORTER, "action": "start", "because": "its package is installed"}]
     units = [step["unit"] for one in changes.of_module(results, "units") for step in one["result"]["steps"]]
     if f"{EXPORTER}.service" in units:
@@ -64,7 +64,7 @@ def _node_exporter(results: Results) -> list[Service]:
 
 
 def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[Service]:
-    packages = changes.Transaction(results)
+    packages = changes.ForeseenTransactions(results)
     if not plan["driver"]["persistence"]:
         return []
     units = facts["services"] or {}
@@ -126,7 +126,7 @@ def _coming(plan: Plan, results: Results) -> str | None:
         one["result"]["planned"] for one in changes.of_module(results, "nvidia_runfile") if one["result"]["changes"]
     ):
         return str(plan["driver"]["version"])
-    packages = changes.Transaction(results)
+    packages = changes.ForeseenTransactions(results)
     name = plan["driver"]["kernel_package"]
     if name is None:
         return None

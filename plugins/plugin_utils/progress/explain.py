@@ -62,7 +62,7 @@ _WRAPPING = (
 
 
 @dataclass(frozen=True)
-class Address:
+class SshAddress:
     """Where SSH goes. Remedies name this address, because ssh does not know the inventory's alias."""
 
     host: str
@@ -85,21 +85,21 @@ class Address:
         return str(self.port or SSH_PORT) != SSH_PORT
 
 
-def address_of(host: str, variables: Mapping[str, Any]) -> Address:
+def address_of(host: str, variables: Mapping[str, Any]) -> SshAddress:
     """Return where SSH goes by the variables of an inventory's host."""
     found = [variables.get(f"ansible_{name}") for name in ("host", "user", "port")]
     told = [None if "{{" in str(value) else value for value in found]  # a template, which nobody has computed here
-    return Address(str(told[0] or host), *told[1:])
+    return SshAddress(str(told[0] or host), *told[1:])
 
 
 def explain(
-    result: Mapping[str, Any], host: str, *, unreachable: bool = False, address: Address | None = None
+    result: Mapping[str, Any], host: str, *, unreachable: bool = False, address: SshAddress | None = None
 ) -> Refusal | None:
     """Return the refusal that says why a task failed on a host; None when the result speaks only for itself.
 
     result is the task's result; a refusal that it carries is taken over as it is. address is what remedies name.
     """
-    to = address or Address(host)
+    to = address or SshAddress(host)
     names = {"host": host, "login": to.login, "known_host": to.known_host}
     own = result.get("refusal")
     if own:

@@ -43,7 +43,7 @@ class LongStep:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """How a step ended. found: started, attached or picked_up. seconds: what the step took on the node."""
 
     rc: int
@@ -80,7 +80,7 @@ def follow(  # noqa: PLR0913
     acknowledge: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Outcome:
+) -> StepOutcome:
     """Start the step, or find it on the node, and follow it to its end.
 
     ask passes arguments to the module long_step and returns its ``step``; it raises UnansweredError when none came,
@@ -112,7 +112,7 @@ def follow(  # noqa: PLR0913
     return outcome(step, status, found)
 
 
-def outcome(step: LongStep, status: dict[str, Any], found: str) -> Outcome:
+def outcome(step: LongStep, status: dict[str, Any], found: str) -> StepOutcome:
     """Return the outcome of a step that runs no more. Raises Refusal S005 and S006."""
     line = status["line"] or "nothing"
     if status["state"] == "timeout":
@@ -120,7 +120,7 @@ def outcome(step: LongStep, status: dict[str, Any], found: str) -> Outcome:
     if status["state"] != "finished":
         detail = status["detail"] or status["state"]
         raise refuse("S006", name=step.name, detail=detail, line=line, log=status["log"])
-    return Outcome(status["rc"], status["seconds"], status["tail"], status["log"], found)
+    return StepOutcome(status["rc"], status["seconds"], status["tail"], status["log"], found)
 
 
 class LongStepAction(ActionBase):
@@ -146,7 +146,7 @@ class LongStepAction(ActionBase):
         """Do the task's work and return what is added to its result."""
         raise NotImplementedError
 
-    def run_step(self, step: LongStep, *, acknowledge: bool = True) -> Outcome:
+    def run_step(self, step: LongStep, *, acknowledge: bool = True) -> StepOutcome:
         """Run a long step to its end, reporting on the way; see follow. Raises Refusal."""
 
         def report(seconds: float, line: str) -> None:

@@ -77,7 +77,7 @@ def _has_gpus(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("resourceClaims")) or any(name.startswith(GPUS) for limit in limits for name in limit)
 
 
-class Cluster:
+class KubernetesApi:
     """The API of a cluster, by Kubernetes' own library."""
 
     def __init__(self, kubeconfig: str | None, host: str) -> None:
@@ -156,7 +156,7 @@ def work(
     ours = not record or record["run"] == given["run"] or bool(given.get("force"))  # else the module refuses
     if not ours or not (record["engine"] == KUBERNETES if record else _wanted(given, settings, seen)):
         return module(given)
-    cluster = Cluster(settings.kubeconfig, given["host"])
+    cluster = KubernetesApi(settings.kubeconfig, given["host"])
     node = cluster.node(_names(given["host"], record, settings))
     if node is None and (record or given.get("engine") == KUBERNETES):
         raise refuse("F015", host=given["host"])
@@ -175,7 +175,7 @@ def _look(
     if not record or record["engine"] != KUBERNETES:
         return result
     (name,) = _names(given["host"], record, settings)
-    pods = Cluster(settings.kubeconfig, given["host"]).pods(name)
+    pods = KubernetesApi(settings.kubeconfig, given["host"]).pods(name)
     return {**result, "users": ", ".join(filter(None, [*pods, result["users"]]))}
 
 
@@ -199,7 +199,7 @@ def _drain(
     node: ClusterNode,
     record: Mapping[str, Any] | None,
     module: Callable[[dict[str, Any]], dict[str, Any]],
-    cluster: Cluster | None,
+    cluster: KubernetesApi | None,
 ) -> dict[str, Any]:
     """Fence the node, then cordon it; one that somebody else has cordoned stays as it is."""
     others = node.cordoned and not node.is_ours(given["run"])
@@ -223,7 +223,7 @@ def _resume(
     node: ClusterNode,
     record: Mapping[str, Any] | None,
     module: Callable[[dict[str, Any]], dict[str, Any]],
-    cluster: Cluster | None,
+    cluster: KubernetesApi | None,
 ) -> dict[str, Any]:
     """Take this run's cordon back, then lift the fence; another's cordon stays, and is named."""
     ours = record is not None and node.is_ours(record["run"])

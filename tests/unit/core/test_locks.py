@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks
-from ansible_collections.gpulab.node.plugins.module_utils.core.locks import Holder, find_holder, find_named, parse_locks
+from ansible_collections.gpulab.node.plugins.module_utils.core.locks import (
+    LockHolder,
+    find_holder,
+    find_named,
+    parse_locks,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 TABLE = """\
@@ -81,7 +86,7 @@ def test_the_same_inode_on_another_file_system_is_not_our_lock(tmp_path, lock):
 
 
 def test_a_holder_is_one_line_of_bounded_length_whatever_its_command():
-    holder = Holder(7, "python3 -c " + "x" * 5000, "", "/lock")
+    holder = LockHolder(7, "python3 -c " + "x" * 5000, "", "/lock")
     assert len(str(holder)) < 200
 
 

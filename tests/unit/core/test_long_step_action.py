@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step imp
     LongStep,
     LongStepAction,
     ModuleError,
-    Outcome,
+    StepOutcome,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -141,7 +141,7 @@ class Users(ActionModule):
     def run_step(self, step, **_more):
         """End the step."""
         self.steps.append(step)
-        return Outcome(0, 1.0, [], "/log", "picked_up")
+        return StepOutcome(0, 1.0, [], "/log", "picked_up")
 
 
 def test_a_task_of_a_users_takes_the_result_that_a_killed_run_left():

@@ -1,7 +1,7 @@
 """Files that gpulab owns whole."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import Step, mode, plan, wanted_text
+from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep, mode, plan, wanted_text
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 PATH = "/etc/modprobe.d/x.conf"
@@ -11,10 +11,10 @@ OURS = wanted_text("a\n", "nouveau")
 @pytest.mark.parametrize(
     ("content", "current", "steps"),
     [
-        pytest.param("a", None, [Step(PATH, None, OURS)], id="written"),
+        pytest.param("a", None, [FileStep(PATH, None, OURS)], id="written"),
         pytest.param("a\n", OURS, [], id="nothing-to-do"),
-        pytest.param("b", OURS, [Step(PATH, OURS, wanted_text("b", "nouveau"))], id="replaced"),
-        pytest.param("", OURS, [Step(PATH, OURS, None)], id="removed"),
+        pytest.param("b", OURS, [FileStep(PATH, OURS, wanted_text("b", "nouveau"))], id="replaced"),
+        pytest.param("", OURS, [FileStep(PATH, OURS, None)], id="removed"),
         pytest.param(None, None, [], id="not-wanted-not-there"),
         pytest.param(" \n", "somebody's\n", [], id="not-wanted-and-not-ours"),
     ],
@@ -32,7 +32,7 @@ def test_a_program_keeps_its_first_line_and_may_be_run():
 
 def test_a_program_of_gpulabs_is_replaced_and_one_of_somebody_elses_refused():
     ours, content = wanted_text("#!/bin/sh\na", "cuda"), "#!/bin/sh\nb"
-    assert plan({PATH: content}, {PATH: ours}, "cuda") == [Step(PATH, ours, wanted_text(content, "cuda"), 0o755)]
+    assert plan({PATH: content}, {PATH: ours}, "cuda") == [FileStep(PATH, ours, wanted_text(content, "cuda"), 0o755)]
     with pytest.raises(Refusal):
         plan({PATH: content}, {PATH: "#!/bin/sh\na\n"}, "cuda")
 
@@ -45,5 +45,7 @@ def test_a_file_of_somebody_elses_is_refused():
 
 @pytest.mark.parametrize(("private", "expected"), [((), 0o644), ((PATH,), 0o600)])
 def test_mode_and_owner_are_put_right(private, expected):
-    assert plan({PATH: "a"}, {PATH: OURS}, "nouveau", private, misplaced=[PATH]) == [Step(PATH, OURS, OURS, expected)]
+    assert plan({PATH: "a"}, {PATH: OURS}, "nouveau", private, misplaced=[PATH]) == [
+        FileStep(PATH, OURS, OURS, expected)
+    ]
     assert plan({PATH: "a"}, {PATH: OURS}, "nouveau", private, misplaced=[]) == []

@@ -3,7 +3,7 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.action import cuda_wheels as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 
 
 class Played(action.ActionModule):
@@ -24,7 +24,7 @@ class Played(action.ActionModule):
         """End a step as given."""
         self.ran.append((step.name, step.timeout))
         rc, tail = self.end
-        return Outcome(rc, 1.0, tail, "/log", "started")
+        return StepOutcome(rc, 1.0, tail, "/log", "started")
 
 
 def test_nothing_to_do_and_check_mode_are_one_call():

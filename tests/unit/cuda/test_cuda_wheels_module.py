@@ -27,8 +27,8 @@ def look(local, monkeypatch):
         noted = []
         monkeypatch.setattr(cuda_wheels.evidence, "note", lambda _module, file: noted.extend(file))
         module = SimpleNamespace(check_mode=check_mode, params={"replaced": False})
-        wanted = {version: wheels.Wanted(version, LINES) for version in versions}
-        return cuda_wheels.look(module, wheels.Toolkits(local), wanted), noted
+        wanted = {version: wheels.WantedToolkit(version, LINES) for version in versions}
+        return cuda_wheels.look(module, wheels.WheelToolkits(local), wanted), noted
 
     return looked
 

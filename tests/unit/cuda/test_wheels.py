@@ -21,7 +21,7 @@ class Laboratory:
     def __init__(self, root, index, url):
         """Keep where they are; nothing is made yet."""
         self.root, self.url = root, url
-        self.toolkits = toolkits.Toolkits(root)
+        self.toolkits = toolkits.WheelToolkits(root)
         self.wheels = [
             wheel(index, "nvcc", {"bin/nvcc": "#!/bin/sh\necho 13.0\n", "include/cuda.h": "#define A 1\n"}),
             wheel(index, "runtime", {"lib/libcudart.so.13": "x", "lib/libcudart_static.a": "y"}),
@@ -29,7 +29,7 @@ class Laboratory:
 
     def wanted(self, version="13.0", wheels=None):
         """Return what is wanted."""
-        return toolkits.Wanted(version, toolkits.requirements(self.wheels if wheels is None else wheels))
+        return toolkits.WantedToolkit(version, toolkits.requirements(self.wheels if wheels is None else wheels))
 
     def fetch(self, wanted):
         """Run the script that fetches; return what came of it."""

@@ -11,7 +11,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
 from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import ModuleError, Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import ModuleError, StepOutcome
 
 KERNELS = ["6.1.0-50-amd64", "6.12.117+deb13-amd64"]
 FAILURE = {"code": "D001", "cause": "It does not compile.", "remedy": "Take another."}
@@ -46,7 +46,7 @@ class Played(action.ActionModule):
         self.ran.append(step)
         if self.rc == 0:
             self.installed.append(step.argv[-1])
-        return Outcome(self.rc, 1.0, [], "/log", "started")
+        return StepOutcome(self.rc, 1.0, [], "/log", "started")
 
 
 ARGS = {"module": "nvidia-current", "kernels": KERNELS}
@@ -110,7 +110,7 @@ class Play:
         self.said = {name: {"run": self.run, "kernels": digests} for name, digests in said.items()}
         self.stands = {name: dict.fromkeys(digests, "added") for name, digests in said.items()}
         self.compiled, self.loaded, self.asked, self.fails = [], [], [], set()
-        monkeypatch.setattr(action, "Store", lambda: shared_builds.Store(tmp_path / "store"))
+        monkeypatch.setattr(action, "BuildStore", lambda: shared_builds.BuildStore(tmp_path / "store"))
 
     def go(self, share, *names, check_mode=False, fails=()):
         """Run the task on nodes, one after the other; return the results."""
@@ -170,13 +170,13 @@ class Shares(action.ActionModule):
         """Install; compile before where nothing is built."""
         kernel, stands = step.argv[-1], self.play.stands[self.name]
         if stands[kernel] == "built" and "install" in self.play.fails:
-            return Outcome(6, 1.0, [], "/log", "started")
+            return StepOutcome(6, 1.0, [], "/log", "started")
         if stands[kernel] != "built":
             self.play.compiled.append(self.name)
             if "compile" in self.play.fails:
-                return Outcome(10, 1.0, [], "/log", "started")
+                return StepOutcome(10, 1.0, [], "/log", "started")
         stands[kernel] = "installed"
-        return Outcome(0, 1.0, [], "/log", "started")
+        return StepOutcome(0, 1.0, [], "/log", "started")
 
     def _make_tmp_path(self, _user=None):
         return "/of/the/task"

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
-from ansible_collections.gpulab.node.plugins.modules.mok_enrolment import RECORD, Work
+from ansible_collections.gpulab.node.plugins.modules.mok_enrolment import RECORD, KeyEnrolment
 
 ONCE = "for-this-once"
 OTHER = b"0\x82 a certificate of somebody else's"
@@ -101,7 +101,7 @@ def module(tmp_path):
 
 @pytest.fixture
 def work(module):
-    return Work(module, Node(module.root))
+    return KeyEnrolment(module, Node(module.root))
 
 
 def put(module, path, content=b""):
@@ -185,7 +185,7 @@ def test_the_password_is_on_no_command_line_and_in_no_file(module, work):
 def test_the_key_is_made_as_this_dkms_makes_it(module, usage, distribution, program):
     module.usage = usage
     put(module, "/etc/os-release", f"ID={distribution}\n".encode())
-    work = Work(module, Node(module.root))
+    work = KeyEnrolment(module, Node(module.root))
     prepare(work)
     assert program in [argv[0] for argv in module.ran if argv[1] != "passwd"]
     assert work.standing == "pending"

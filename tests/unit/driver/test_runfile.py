@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
-from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import Driver, Wish
-from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import Runfile
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile import RunfileDriver, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.driver.runfile_host import RunfileInstaller
 from ansible_collections.gpulab.node.plugins.modules import nvidia_runfile as module
 
 OLD, NEW = "580.178.04", "595.91.07"
 KERNEL = "6.1.0-50-amd64"
 DATA = b"the file"
 SHA256 = hashlib.sha256(DATA).hexdigest()
-WISH = Wish(Driver(NEW, "open"), "http://mirror.example/driver.run", SHA256)
+WISH = Wish(RunfileDriver(NEW, "open"), "http://mirror.example/driver.run", SHA256)
 USAGE = "  -s, --silent\n  --dkms\n  -M TYPE, --kernel-module-type=TYPE\n  --no-x-check\n  --skip-module-load\n"
 REMOVAL_USAGE = "--silent\n--skip-module-unload\n"
 NO_ROUTE = "no route to host"
@@ -33,7 +33,7 @@ class Machine:
 
     def node(self, wish=WISH):
         """Return the core on this machine."""
-        return Runfile(self.call, "boot", wish, self.root)
+        return RunfileInstaller(self.call, "boot", wish, self.root)
 
     def call(self, argv):
         """Play a command."""
@@ -102,10 +102,10 @@ def refused(code, function, *arguments):
 @pytest.mark.parametrize(
     ("licence", "wanted", "fulfilled"),
     [
-        ("Dual MIT/GPL", Driver(NEW, "open"), True),
-        ("NVIDIA", Driver(NEW, "open"), False),
-        (None, Driver(NEW, "open"), True),
-        ("Dual MIT/GPL", Driver(OLD, "open"), False),
+        ("Dual MIT/GPL", RunfileDriver(NEW, "open"), True),
+        ("NVIDIA", RunfileDriver(NEW, "open"), False),
+        (None, RunfileDriver(NEW, "open"), True),
+        ("Dual MIT/GPL", RunfileDriver(OLD, "open"), False),
     ],
 )
 def test_version_and_kind_of_modules_decide_whether_it_is_there(machine, licence, wanted, fulfilled):
@@ -164,7 +164,7 @@ def test_a_file_that_does_not_unpack_is_refused(machine):
 def test_an_installer_that_knows_no_open_modules_is_refused(machine):
     machine.usage = "--silent --dkms"
     refused("D035", machine.node().fetch, download)
-    assert runfile.arguments(machine.usage, Driver(NEW, "proprietary"), KERNEL)[-1] == f"--kernel-name={KERNEL}"
+    assert runfile.arguments(machine.usage, RunfileDriver(NEW, "proprietary"), KERNEL)[-1] == f"--kernel-name={KERNEL}"
 
 
 def test_a_file_without_the_modules_is_refused(machine):
@@ -282,7 +282,7 @@ def test_an_installer_that_fails_says_what_is_left(machine, before, after, said)
 
 
 FORMER_DATA = b"the former file"
-FORMER = Wish(Driver(OLD, "open"), "files/former.run", hashlib.sha256(FORMER_DATA).hexdigest())
+FORMER = Wish(RunfileDriver(OLD, "open"), "files/former.run", hashlib.sha256(FORMER_DATA).hexdigest())
 
 
 def install(machine, wish, data, *, keep_former=True):
@@ -350,7 +350,7 @@ def test_a_new_file_that_is_refused_leaves_the_one_that_is_installed(machine):
 def test_the_first_driver_of_two_changes_is_the_former_one(machine):
     install(machine, FORMER, FORMER_DATA)
     install(machine, WISH, DATA)
-    third = Wish(Driver("595.95.01", "open"), "files/third.run", hashlib.sha256(b"third").hexdigest())
+    third = Wish(RunfileDriver("595.95.01", "open"), "files/third.run", hashlib.sha256(b"third").hexdigest())
     install(machine, third, b"third")
     assert machine.node().former() == FORMER
 
@@ -406,7 +406,7 @@ def test_another_driver_waits_for_the_one_that_is_being_installed(machine):
     node = machine.node()
     node.fetch(download)
     machine.begin(node.start(KERNEL, keep_former=True))
-    refused("S003", machine.node(Wish(Driver(OLD, "open"), WISH.url, "0" * 64)).begun)
+    refused("S003", machine.node(Wish(RunfileDriver(OLD, "open"), WISH.url, "0" * 64)).begun)
     refused("S003", machine.node(None).begun)
 
 

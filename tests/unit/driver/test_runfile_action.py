@@ -7,7 +7,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpulab.node.plugins.action import nvidia_runfile as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver.dkms import ENVIRONMENT
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 
 ARGS = {"version": "595.91.07", "url": "http://mirror.example/driver.run", "kernels": ["one", "two"], "timeout": 60}
 INSTALLER = {"step": "nvidia-runfile", "argv": ["env", "CC=gcc-12", "/tree/nvidia-installer", "--silent"]}
@@ -47,7 +47,7 @@ class Played(action.ActionModule):
         assert step.environment == ENVIRONMENT
         self.ran.append((step.name, step.chdir, step.timeout))
         self.picked_up += [step.name] if step.pick_up else []
-        return Outcome(int(step.name in self.failing), 1.0, [], "/log", "started")
+        return StepOutcome(int(step.name in self.failing), 1.0, [], "/log", "started")
 
 
 def test_nothing_to_do_is_one_call():

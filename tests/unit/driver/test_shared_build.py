@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok, shared_build
-from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import Build, NotSharedError, Packed
+from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import ModuleBuild, NotSharedError, Packed
 
-BUILD = Build("nvidia-current", "535.309.01", "6.1.0-50-amd64")
+BUILD = ModuleBuild("nvidia-current", "535.309.01", "6.1.0-50-amd64")
 HEADERS = f"lib/modules/{BUILD.kernel}/build"
 MAGIC = b"~Module signature appended~\n"
 CODE = b"\x7fELF " + bytes(range(256)) * 64
@@ -171,8 +171,12 @@ def test_whatever_differs_is_another_build(first, second, difference):
 
 
 def test_another_module_version_or_kernel_is_another_build_even_of_the_same_files(first):
-    builds = [BUILD, Build("nvidia", BUILD.version, BUILD.kernel), Build(BUILD.module, BUILD.version, "6.2")]
-    builds.append(Build(BUILD.module, "550", BUILD.kernel))
+    builds = [
+        BUILD,
+        ModuleBuild("nvidia", BUILD.version, BUILD.kernel),
+        ModuleBuild(BUILD.module, BUILD.version, "6.2"),
+    ]
+    builds.append(ModuleBuild(BUILD.module, "550", BUILD.kernel))
     for name in ("nvidia", "nvidia-current/550"):
         (first.root / "var/lib/dkms" / name).mkdir()
     for name in (f"nvidia/{BUILD.version}", "nvidia-current/550"):

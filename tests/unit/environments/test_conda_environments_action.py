@@ -7,7 +7,7 @@ from ansible_collections.gpulab.node.plugins.action import conda_environments as
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 
 CHANGE = {**change("lab", ["it does not exist"], {}, {"x": "1"}), "changed": False}
 MADE = changes(make=["lab (packages: 1 added)"])
@@ -50,7 +50,7 @@ class Played(action.ActionModule):
     def run_step(self, step):
         """End the step as told."""
         self.ran.append((step.name, step.timeout))
-        return Outcome(self.rc, 1.0, ["a line"], "/log", "started")
+        return StepOutcome(self.rc, 1.0, ["a line"], "/log", "started")
 
 
 def test_nothing_to_do_is_one_call():

@@ -53,7 +53,7 @@ def resolve(tmp_path):
                 path = tmp_path / key
                 path.write_text(wish[key] if isinstance(wish[key], str) else yaml.safe_dump(wish[key]))
                 wish[key] = str(path)
-        places = conda_files.Places(**wish.pop("places", {}))
+        places = conda_files.CondaSources(**wish.pop("places", {}))
         return conda_files.resolve(
             {"name": "lab", **wish}, ["https://mirror.example/conda-forge"], architecture, places
         )

@@ -114,7 +114,7 @@ def resolve(tmp_path):
         (tmp_path / "environment.yml").write_text(yaml.safe_dump(content))
         (tmp_path / "requirements.txt").write_text(published.more)
         wish = {"name": "lab", "file": str(tmp_path / "environment.yml"), "replace": replace}
-        places = conda_files.Places(defaults="conda-forge", indexes=[NVIDIAS_INDEX])
+        places = conda_files.CondaSources(defaults="conda-forge", indexes=[NVIDIAS_INDEX])
         return conda_files.resolve(wish, ["conda-forge"], "x86_64", places)
 
     return call

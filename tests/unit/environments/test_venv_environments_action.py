@@ -5,7 +5,7 @@ from ansible_collections.gpulab.node.plugins.action import venv_environments as 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import change
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 
 CHANGE = {**change("lab", ["it does not exist"], {}, {"x": "1"}), "changed": False}
 MADE = changes(make=["lab (packages: 1 added)"])
@@ -30,7 +30,7 @@ class Played(action.ActionModule):
         """End a step as told."""
         self.ran.append((step.name, step.timeout))
         rc, *tail = self.ends.get(step.name.replace("-", "_"), (0,))
-        return Outcome(rc, 1.0, tail, "/log", "started")
+        return StepOutcome(rc, 1.0, tail, "/log", "started")
 
 
 def test_nothing_to_do_is_one_call():

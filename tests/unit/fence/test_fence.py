@@ -14,10 +14,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as facts
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host, login
-from ansible_collections.gpulab.node.plugins.module_utils.fence.host import Fence, Wish
+from ansible_collections.gpulab.node.plugins.module_utils.fence.host import FenceRequest, NodeFence
 
 RUN, OTHER = "20261126T210000Z", "20261125T090000Z"
-WISH = Wish(RUN, "anna on laptop", "driver 550", "2099-01-01T00:00:00Z")
+WISH = FenceRequest(RUN, "anna on laptop", "driver 550", "2099-01-01T00:00:00Z")
 SSHD = "# PAM\naccount    required     pam_nologin.so\n@include common-account\n"
 CONNECT_FAILURE = "slurm_load_node error: Unable to contact slurm controller (connect failure)\n"
 NOT_SET_UP = "scontrol: fatal: Could not establish a configuration source\n"
@@ -84,7 +84,7 @@ class Machine:
     @property
     def fence(self):
         """Return the fence of this node."""
-        return Fence(Node(self.root), self.call, self.module, "node07")
+        return NodeFence(Node(self.root), self.call, self.module, "node07")
 
     @property
     def sshd(self):

@@ -114,7 +114,7 @@ def test_what_one_gpu_refuses_is_told_and_the_other_has_it(node, wish, code, err
 
 @pytest.mark.parametrize("error", [*host.WAYS, "UNKNOWN"])
 def test_each_error_has_a_remedy_of_its_own(error):
-    step = plan.Step("0000:01:00.0", "GPU-1", 0, "ecc", before=True, after=False)
+    step = plan.SettingStep("0000:01:00.0", "GPU-1", 0, "ecc", before=True, after=False)
     way = host.WAYS.get(error, host.OTHERWISE)
     assert host.refusal(step, error).remedy == f"{way}."
 

@@ -4,7 +4,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings import plan as gpu_settings
 from ansible_collections.gpulab.node.plugins.module_utils.gpu_settings.plan import (
-    Step,
+    SettingStep,
     pending,
     plan,
     to_remember,
@@ -38,8 +38,8 @@ def refused(wish, found=None, **more):
 def test_only_what_differs_changes():
     wish = settings({"power_limit_watts": 300, "persistence": True, "compute_mode": "default"})
     assert plan(wish, gpus()) == [
-        Step(FIRST, UUIDS[0], 0, "power_limit_watts", 450, 300),
-        Step(SECOND, UUIDS[1], 1, "power_limit_watts", 450, 300),
+        SettingStep(FIRST, UUIDS[0], 0, "power_limit_watts", 450, 300),
+        SettingStep(SECOND, UUIDS[1], 1, "power_limit_watts", 450, 300),
     ]
 
 
@@ -157,7 +157,7 @@ def test_what_nobody_can_add_up_is_not_shared():
 
 def test_what_is_no_longer_wanted_is_given_back():
     known = {UUIDS[0]: {"power_limit_watts": 400}, UUIDS[1]: {"power_limit_watts": 450}}
-    assert plan({}, gpus(), known) == [Step(FIRST, UUIDS[0], 0, "power_limit_watts", 450, 400)]
+    assert plan({}, gpus(), known) == [SettingStep(FIRST, UUIDS[0], 0, "power_limit_watts", 450, 400)]
 
 
 def test_locked_clocks_are_known_from_what_gpulab_locked():
@@ -174,7 +174,7 @@ def test_what_a_gpu_had_first_is_remembered_and_forgotten_when_it_is_given_back(
     lower = settings({"power_limit_watts": 200})
     again = plan(lower, gpus(), known)
     assert to_remember(known, gpus(), lower, again, again) == known
-    back = [Step(FIRST, UUIDS[0], 0, "power_limit_watts", 300, 450)]
+    back = [SettingStep(FIRST, UUIDS[0], 0, "power_limit_watts", 300, 450)]
     assert to_remember(known, gpus(), {}, back, []) == {UUIDS[0]: {"power_limit_watts": 450}}
     assert to_remember(known, gpus(), {}, back, back) == {}
 

@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.nvml import library as
 
 LAYOUTS = [
     (nvml.PciInfo, pynvml.nvmlPciInfo_t),
-    (nvml.Memory, pynvml.c_nvmlMemory_t),
+    (nvml.NvmlMemory, pynvml.c_nvmlMemory_t),
     (nvml.Bar1Memory, pynvml.c_nvmlBAR1Memory_t),
     (nvml.Utilization, pynvml.c_nvmlUtilization_t),
     (nvml.ProcessInfo, pynvml.c_nvmlProcessInfo_v3_t),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.action import packages as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 TRANSACTION = {"argv": ["apt-get", "install", "x"], "diff": {"before": "", "after": "x 1\n"}, "keep": ""}
@@ -14,8 +14,8 @@ STALE = {"changed": True, "update": ["apt-get", "update"], "lock_holder": None}
 LOCKED = {"changed": True, "update": None, "lock_holder": "A"}
 FAILURE = {"code": "H052", "cause": "a package's installation script failed.", "remedy": "Read it."}
 BROUGHT = {"failure": FAILURE, "undo": ["x", "y"], "script": "dpkg --remove x y"}
-OK = Outcome(0, 1.0, [], "/log", "started")
-BAD = Outcome(100, 1.0, [], "/log", "started")
+OK = StepOutcome(0, 1.0, [], "/log", "started")
+BAD = StepOutcome(100, 1.0, [], "/log", "started")
 
 
 class Played(action.ActionModule):

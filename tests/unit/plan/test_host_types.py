@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import values
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, resolve
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Default, HostTypes
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Default, TypesOfHost
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import text
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import build
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
@@ -261,7 +261,7 @@ def test_one_default_that_does_not_fit_does_not_take_the_others_along():
     unset = {name: Default(name, 1, "ones", "So.", ("x",)) for name in ("a", "b", "c")}
     seen = []
 
-    def plan_with(chosen: HostTypes):
+    def plan_with(chosen: TypesOfHost):
         names = [one.option for one in chosen.taken]
         seen.append(names)
         if "b" in names:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import HostTypes
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import TypesOfHost
 
 from .make import TODAY, facts
 
@@ -57,7 +57,7 @@ class Topology:
         for gpu in node["pci"]["gpus"]:
             gpu.update(redirecting_bridges=self.acs, iommu=self.iommu)
         node.update(network=self.network, infiniband=self.ports, nccl_own=self.own)
-        types = HostTypes((self.host_type,))
+        types = TypesOfHost((self.host_type,))
         return resolve(node, options.complete(self.wishes), catalog.load(), TODAY, types, alone=self.alone)
 
 

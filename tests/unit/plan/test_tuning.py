@@ -8,7 +8,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import tuning as
 from ansible_collections.gpulab.node.plugins.module_utils.system import kernel_values
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import resolve, tuning
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import HostTypes
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import TypesOfHost
 
 from .make import TODAY, facts
 
@@ -31,7 +31,7 @@ def node(gpus=2, **changes):
 
 def tuned(made, host_type, **overrides):
     given = options.complete({"tuning_overrides": overrides})
-    return resolve(made, given, catalog.load(), TODAY, HostTypes((host_type,) if host_type else ()))["tuning"]
+    return resolve(made, given, catalog.load(), TODAY, TypesOfHost((host_type,) if host_type else ()))["tuning"]
 
 
 def all_values(plan):
@@ -147,7 +147,11 @@ def test_a_file_that_undoes_a_value_at_every_boot_is_told(later, overrides, cont
     made = node(system={"memory_mib": 32768, "container": container})
     made["tuning"]["later"] = {"vm.swappiness": later}
     plan = resolve(
-        made, options.complete({"tuning_overrides": overrides}), catalog.load(), TODAY, HostTypes(("training_servers",))
+        made,
+        options.complete({"tuning_overrides": overrides}),
+        catalog.load(),
+        TODAY,
+        TypesOfHost(("training_servers",)),
     )
     assert any("/etc/sysctl.conf, line 7, sets vm.swappiness = 60" in one for one in plan["warnings"]) is warned
 
@@ -183,7 +187,7 @@ def test_a_value_that_no_file_can_hold_is_refused(value):
 def test_without_grub_the_command_line_is_left_to_the_operator(place):
     made = {**node(iommu="DMA", **place)}
     made["system"]["virtualization"] = "none"
-    plan = resolve(made, options.complete({}), catalog.load(), TODAY, HostTypes(("training_servers",)))
+    plan = resolve(made, options.complete({}), catalog.load(), TODAY, TypesOfHost(("training_servers",)))
     assert plan["tuning"]["kernel_arguments"] == []
     assert plan["tuning"]["boot_files"] == {facts_tuning.GRUB_FILE: ""}
     assert any("iommu=pt" in warning for warning in plan["warnings"])

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from unit.checks import nodes
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Result
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import TaskResult
 
 CREATED = "2026-11-21T01:00:00Z"
 TODAY = date(2026, 11, 20)
@@ -46,7 +46,7 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def result(role: str, module: str, arguments: dict[str, Any] | None = None, **answer: Any) -> Result:
+def result(role: str, module: str, arguments: dict[str, Any] | None = None, **answer: Any) -> TaskResult:
     """Return the result of a task that would change something."""
     return {
         "role": role,
@@ -58,23 +58,23 @@ def result(role: str, module: str, arguments: dict[str, Any] | None = None, **an
     }
 
 
-def changed(role: str, **actions: list[str]) -> Result:
+def changed(role: str, **actions: list[str]) -> TaskResult:
     """Return the result of a module of gpulab's."""
     return result(role, "gpulab.node.something", changes=changes(**actions))
 
 
-def written(role: str, path: str) -> Result:
+def written(role: str, path: str) -> TaskResult:
     """Return the result of a task that would write one file."""
     return changed(role, write=[path])
 
 
-def predicted(role: str, transaction: str = "packages", **parts: Any) -> Result:
+def predicted(role: str, transaction: str = "packages", **parts: Any) -> TaskResult:
     """Return the result of a package transaction that would change something."""
     none: dict[str, Any] = {"install": {}, "change": {}, "remove": {}, "not_listed": [], "downloads": {}}
     return result(role, "gpulab.node.packages", {"transaction": transaction}, changes=[], predicted={**none, **parts})
 
 
-def host(facts: dict[str, Any], results: list[Result], **variables: Any) -> dict[str, Any]:
+def host(facts: dict[str, Any], results: list[TaskResult], **variables: Any) -> dict[str, Any]:
     """Return a host with the plan that it gets."""
     plan = resolve(facts, options.complete(WISHES), catalog.load(), TODAY)
     return {**NOTHING, "facts": facts, "plan": plan, "results": results, "ended": False, **variables}

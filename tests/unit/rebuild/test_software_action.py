@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.capture import capture
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import rebuild_state as states
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import secrets as ciphers
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest, Sections
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import Outcome
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import StepOutcome
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
 
 from unit.captures.captured import capture
@@ -104,7 +104,7 @@ def action(directory):
     def run_step(step, **_more):
         made.steps.append(step.name)
         rc, tail = made.outcomes.get(step.name, (0, ["fine"]))
-        return Outcome(rc, 1.0, tail, "/log", "started")
+        return StepOutcome(rc, 1.0, tail, "/log", "started")
 
     made._ask_node, made.run_step = ask, run_step
     return made

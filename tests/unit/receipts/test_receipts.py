@@ -55,7 +55,7 @@ def sealed(node, facts):
     """Leave a receipt as a run does: written by the role, sealed at the end."""
     receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "plan": PLAN, "sealed": False, "items": dict.fromkeys(NAMES)}
     node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
-    store.Receipts(node.node()).seal(facts)
+    store.NodeReceipts(node.node()).seal(facts)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def facts():
 
 
 def read(node, facts):
-    return store.Receipts(node.node()).facts(facts)["base"]
+    return store.NodeReceipts(node.node()).facts(facts)["base"]
 
 
 def test_nothing_differs_where_nothing_changed(node, facts):
@@ -164,7 +164,7 @@ def test_a_receipt_counts_once_the_run_has_ended(node, facts):
     receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "sealed": False, "items": dict.fromkeys(NAMES)}
     node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
     assert read(node, facts)["problem"] == "the run that wrote its receipt did not end well"
-    receipts = store.Receipts(node.node())
+    receipts = store.NodeReceipts(node.node())
     receipts.seal(facts)
     assert receipts.facts(facts)["base"]["problem"] == ""
 
@@ -173,7 +173,7 @@ def test_a_sealed_receipt_is_not_sealed_again(node, facts):
     """What a person changed during a run that left the role out is still seen by the next one."""
     sealed(node, facts)
     node.file("/etc/own.conf", "b\n")
-    store.Receipts(node.node()).seal(facts)
+    store.NodeReceipts(node.node()).seal(facts)
     assert read(node, facts)["differs"] == ["/etc/own.conf: edited"]
 
 
@@ -189,7 +189,7 @@ def test_a_sealed_receipt_is_not_sealed_again(node, facts):
 def test_a_receipt_that_cannot_be_read_does_not_count(node, facts, text, problem):
     node.file("/var/lib/gpulab/receipts/base.json", text)
     assert read(node, facts) == {"inputs": {}, "plan": {}, "problem": problem, "differs": [], "drift": []}
-    store.Receipts(node.node()).seal(facts)
+    store.NodeReceipts(node.node()).seal(facts)
     assert node.node().text("/var/lib/gpulab/receipts/base.json") == text
 
 
@@ -206,7 +206,7 @@ def test_a_plan_outlives_the_seal(node, facts):
     receipt = {"schema": store.SCHEMA, "inputs": INPUTS, "plan": PLAN, "sealed": False, "items": {}}
     node.file("/var/lib/gpulab/receipts/base.json", json.dumps(receipt))
     assert (read(node, facts)["plan"], read(node, facts)["problem"]) == (PLAN, store.NOT_ENDED)
-    store.Receipts(node.node()).seal(facts)
+    store.NodeReceipts(node.node()).seal(facts)
     assert (read(node, facts)["plan"], read(node, facts)["problem"]) == (PLAN, "")
 
 

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.options import forms
 from unit.machines import PCI_GPU, machine
 
 ONE_SOCKET = "".join(f"processor\t: {n}\nphysical id\t: 0\nsiblings\t: 2\ncpu cores\t: 1\n" for n in (0, 1))
-CLUSTER = cluster.Cluster("lab", "head", "10.0.0.1", types=["training_servers", "workstations"])
+CLUSTER = cluster.SlurmCluster("lab", "head", "10.0.0.1", types=["training_servers", "workstations"])
 
 
 def facts(name="node1", gpus=2, *, listed=None, nvlink=(), mig=()):
@@ -163,12 +163,12 @@ def test_a_job_that_asks_for_no_memory_gets_a_share():
 
 def test_accounting_is_asked_for_where_it_is():
     assert "AccountingStorage" not in texts(node())[cluster.CONFIGURATION]
-    about = cluster.Cluster("lab", "head", "10.0.0.1", accounting=True)
+    about = cluster.SlurmCluster("lab", "head", "10.0.0.1", accounting=True)
     assert "AccountingStorageHost=10.0.0.1" in texts(node(), about=about)[cluster.CONFIGURATION].splitlines()
 
 
 def test_further_settings_come_last_and_count():
-    about = cluster.Cluster("lab", "head", "10.0.0.1", further={"MaxJobCount": 5, "ReturnToService": 2})
+    about = cluster.SlurmCluster("lab", "head", "10.0.0.1", further={"MaxJobCount": 5, "ReturnToService": 2})
     settings = texts(node(), about=about)[cluster.CONFIGURATION].splitlines()
     assert "MaxJobCount=5" in settings
     assert [line for line in settings if line.startswith("ReturnToService")] == ["ReturnToService=2"]

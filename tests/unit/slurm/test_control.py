@@ -22,7 +22,7 @@ def node(state="IDLE", reason=""):
 
 
 def test_a_node_that_takes_jobs_is_not_drained_and_has_no_reason():
-    assert node("IDLE+NOT_RESPONDING") == control.SlurmNode(
+    assert node("IDLE+NOT_RESPONDING") == control.NodeState(
         "fleetrec", "fleetrec", ("IDLE", "NOT_RESPONDING"), gres="gpu:h100:2"
     )
     assert not node().drained
@@ -59,9 +59,9 @@ def test_a_machine_finds_itself_by_its_host_name_whatever_slurm_calls_it():
     others = control.nodes(RECORDED.format(state="IDLE", reason="") * 2)
     assert control.own(others, "fleetrec.lab.example") == others[0]
     assert control.own(others, "fleet") is None
-    named = [control.SlurmNode("gpu-7", "node07", ("IDLE",))]
+    named = [control.NodeState("gpu-7", "node07", ("IDLE",))]
     assert control.own(named, "node07") == named[0]
-    others = [control.SlurmNode("node08", "node07", ("IDLE",)), control.SlurmNode("node07", "node07", ("IDLE",))]
+    others = [control.NodeState("node08", "node07", ("IDLE",)), control.NodeState("node07", "node07", ("IDLE",))]
     assert control.own(others, "node07") == others[1]
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_node_is_none():
 
 def test_the_jobs_on_a_node_are_read():
     assert control.jobs("17 anna RUNNING\n18 wei COMPLETING\n") == [
-        control.Job("17", "anna", "RUNNING"),
-        control.Job("18", "wei", "COMPLETING"),
+        control.SlurmJob("17", "anna", "RUNNING"),
+        control.SlurmJob("18", "wei", "COMPLETING"),
     ]
     assert control.jobs("\n") == []

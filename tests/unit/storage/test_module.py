@@ -12,7 +12,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, 
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import Devices
 from ansible_collections.gpulab.node.plugins.module_utils.storage.steps import Step, Written
 from ansible_collections.gpulab.node.plugins.modules import storage_tiers
-from ansible_collections.gpulab.node.plugins.modules.storage_tiers import Work
+from ansible_collections.gpulab.node.plugins.modules.storage_tiers import TierWork
 
 from .nodes import tier
 
@@ -51,7 +51,7 @@ def module(tmp_path):
 def work(module, monkeypatch, tmp_path):
     monkeypatch.setattr(storage_tiers, "RECORD", tmp_path / "record/made.json")
     monkeypatch.setattr(storage_tiers, "FSTAB", str(tmp_path / "fstab"))
-    return Work(module)
+    return TierWork(module)
 
 
 @pytest.fixture
