@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import files_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Asked
 
 from unit import swaps
+from unit.filled import typed
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")]
 TIMES = 20
@@ -69,7 +71,7 @@ def test_no_race_is_won(tmp_path, number):
         tmp_path.chmod(0o755)
         race(root / "victims")
     try:
-        asked = {"host": "n", "user": "root", "machine": {"system": {}}, "entries": list(entries())}
+        asked = typed({"host": "n", "user": "root", "entries": list(entries())}, Asked)
         found = files_host.restore(Node(root), asked, check=False, state=state)
     finally:
         os.kill(racing, signal.SIGKILL)
