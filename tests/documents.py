@@ -17,10 +17,15 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 import layout
 import role_lists
 import schemas
+<<<<<<< HEAD
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
+=======
+import settings_schemas
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
+>>>>>>> 387ed243 (Give editors schemas of settings and inventory, and forges their files)
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
-from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import model as facts_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import plain
@@ -277,6 +282,8 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/diagnosis.schema.json": schema(
             diagnosis_model, diagnosis_model.Diagnosis, "diagnosis", "diagnose"
         ),
+        ROOT / "docs" / settings_schemas.SETTINGS: as_json(settings_schemas.settings(options.load())),
+        ROOT / "docs/inventory.schema.json": as_json(settings_schemas.inventory()),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
         **lists_of_roles(),
@@ -385,7 +392,12 @@ def schema(model: ModuleType, whole: type, name: str, plugin: str) -> str:
     """Return the JSON Schema of what a module or action of gpulab returns; model is the file that describes it."""
     units = " ".join(str(model.__doc__).partition("\n\n")[2].split())
     found = schemas.schema(whole, f"gpulab {name}", f"What gpulab.node.{plugin} returns. {units}")
-    return json.dumps(found, indent=2) + "\n"
+    return as_json(found)
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """Return a document as a file of JSON has it."""
+    return json.dumps(value, indent=2) + "\n"
 
 
 def readme(name: str, main: dict[str, Any]) -> str:

@@ -98,6 +98,7 @@ OTHERS = (
     target("lab-test", 75),
     target("unit-slow", 45),
     target("rollout-test", 30),
+    target("site", 20),
 )
 FULL_TARGETS = (
     target("pylint", 20),
@@ -122,9 +123,9 @@ def scenario(name: str, *arguments: str) -> Gate:
 
 def of_test(day: int) -> list[Gate]:
     """Return the gates of make test that follow the first ones; day: that of the commit, since 1970."""
-    lab, slow, rollout = OTHERS
+    lab, slow, *others = OTHERS
     life = scenario("life", f"LAB_NODES={LIVES[day % len(LIVES)]}")
-    turn = [rollout]
+    turn = [*others]
     for number, name in enumerate(sorted(set(scenarios()) - FULL_ONLY - {life.name})):
         turn.append(scenario(name, *ONE_NODE.get(name, ()), *((SHORT,) if (day + number) % TURNS else ())))
     start = day * A_DAY % len(turn)

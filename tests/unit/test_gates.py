@@ -22,7 +22,7 @@ def test_what_the_choices_name_is_there():
 @pytest.mark.parametrize("day", DAYS[:6])
 def test_make_test_has_every_scenario_that_is_not_too_long_and_begins_with_what_it_always_has(day):
     names = [gate.name for gate in gates.of_test(day)]
-    assert sorted(names) == sorted({*ORDINARY, "rollout-test", *gates.ALWAYS})
+    assert sorted(names) == sorted({*ORDINARY, "rollout-test", "site", *gates.ALWAYS})
     assert set(gates.ALWAYS) < set(names[: len(gates.ALWAYS) + 1])
 
 

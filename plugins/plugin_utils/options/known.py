@@ -42,18 +42,18 @@ class Options:
         self.prefixes = prefixes
 
     @cached_property
-    def _claimed(self) -> tuple[str, ...]:
+    def claimed(self) -> tuple[str, ...]:
         """The prefixes that no other variable may carry."""
         return tuple(prefix for prefix in self.prefixes if prefix[:-1] not in GENERAL)
 
     @cached_property
     def _private(self) -> tuple[str, ...]:
-        return tuple(f"__{prefix}" for prefix in self._claimed)
+        return tuple(f"__{prefix}" for prefix in self.claimed)
 
     @lru_cache(maxsize=8192)  # noqa: B019  the one instance lives as long as the process
     def concerns(self, name: str) -> bool:
         """Tell whether a variable is known, or looks as if it were meant to be."""
-        ours = name in self.options or name.startswith(self._claimed) or self.is_private(name)
+        ours = name in self.options or name.startswith(self.claimed) or self.is_private(name)
         return ours or bool(get_close_matches(name, self.options, 1, NEARER))
 
     def is_private(self, name: str) -> bool:
