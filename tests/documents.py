@@ -17,13 +17,9 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 import layout
 import role_lists
 import schemas
-<<<<<<< HEAD
+import settings_schemas
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
-=======
-import settings_schemas
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import REMEDIES, SEVERITIES
->>>>>>> 387ed243 (Give editors schemas of settings and inventory, and forges their files)
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import model as diagnosis_model
