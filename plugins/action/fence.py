@@ -59,16 +59,15 @@ class ActionModule(NormalAction):
         """Do the work once, on the node and in Kubernetes."""
         arguments = self._task.args
 
-        def on_node(args: dict[str, Any]) -> dict[str, Any]:
+        def on_node(args: kubernetes_fence.Given) -> Any:
             self._task.args = args
             try:
-                result: dict[str, Any] = super(ActionModule, self).run(tmp, task_vars)
+                return super(ActionModule, self).run(tmp, task_vars)
             except AnsibleConnectionFailure as error:
-                result = {"unreachable": True, "msg": str(error)}
-            return result
+                return {"unreachable": True, "msg": str(error)}
 
         try:
-            return kubernetes_fence.work(arguments, self._cluster, on_node, check_mode=self._task.check_mode)
+            return {**kubernetes_fence.work(arguments, self._cluster, on_node, check_mode=self._task.check_mode)}
         except Refusal as refusal:
             return failure([refusal])
         finally:

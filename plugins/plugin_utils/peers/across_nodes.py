@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.active import idle
 from ansible_collections.gpulab.node.plugins.module_utils.active.session import works
 from ansible_collections.gpulab.node.plugins.module_utils.system.hosts_file import is_address
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Measurements
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts, Interface
 
 NCCL, GLOO = "nccl", "gloo"
 ENOUGH = 2  # nodes
@@ -20,17 +24,36 @@ NO_PYTORCH = "it has no environment with PyTorch of gpulab's (gpulab_environment
 ALONE = "fewer than two nodes can take part"
 
 
+class Known(TypedDict, total=False):
+    """What is known of a host: its facts, its environments, and what its tests measured."""
+
+    gpulab: Facts
+    gpulab_environments: list[dict[str, Any]]
+    gpulab_measurements: Measurements
+
+
+class Part(TypedDict):
+    """What a node is told: where the others meet, and with what it comes there."""
+
+    address: str | None
+    interface: str
+    own_address: str | None
+    python: str | None
+    gpus: list[str]
+    taking_part: dict[str, list[int]]
+
+
 @dataclass(frozen=True)
 class Meeting:
     """The nodes that take part, in the play's order; what each is told; and why the others do not take part."""
 
     backend: str
     nodes: tuple[str, ...] = ()
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def arrange(hosts: dict[str, dict[str, Any]]) -> Meeting:
+def arrange(hosts: dict[str, Known]) -> Meeting:
     """Arrange the meeting from each host's ansible_facts. The first node that takes part is where the others come to.
 
     A simulated GPU computes nothing: its node takes part as one that has none.
@@ -40,18 +63,29 @@ def arrange(hosts: dict[str, dict[str, Any]]) -> Meeting:
     nodes = tuple(name for name in hosts if name not in reasons)
     if len(nodes) < ENOUGH:
         return Meeting(backend, reasons={**dict.fromkeys(nodes, ALONE), **reasons})
-    address = _interface(hosts[nodes[0]])["ipv4"]
+    ways = {name: way for name in nodes if (way := _interface(hosts[name]))}
+    address = ways[nodes[0]]["ipv4"]
     taking_part = {name: _share(hosts[name]) for name in nodes} if backend == NCCL else {}
-    parts = {name: {**_part(hosts[name], address, backend), "taking_part": taking_part} for name in nodes}
+    parts: dict[str, Part] = {
+        name: {
+            "address": address,
+            "interface": way["name"],
+            "own_address": way["ipv4"],
+            "python": _python(hosts[name], backend),
+            "gpus": _able(hosts[name]) if backend == NCCL else [],
+            "taking_part": taking_part,
+        }
+        for name, way in ways.items()
+    }
     return Meeting(backend, nodes, parts, reasons)
 
 
-def _share(known: dict[str, Any]) -> list[int]:
+def _share(known: Known) -> list[int]:
     """Return how many GPUs of a node take part, and how many it has."""
     return [len(_able(known)), len(known["gpulab_measurements"]["gpus"])]
 
 
-def _python(known: dict[str, Any], backend: str) -> str | None:
+def _python(known: Known, backend: str) -> str | None:
     """Return the interpreter that the node's tests took; for Gloo, that of any PyTorch of gpulab's own does."""
     measured: str | None = known["gpulab_measurements"].get("python")
     own = [
@@ -62,18 +96,7 @@ def _python(known: dict[str, Any], backend: str) -> str | None:
     return measured or (next(iter(own), None) if backend == GLOO else None)
 
 
-def _part(known: dict[str, Any], address: str, backend: str) -> dict[str, Any]:
-    own = _interface(known)
-    return {
-        "address": address,
-        "interface": own["name"],
-        "own_address": own["ipv4"],
-        "python": _python(known, backend),
-        "gpus": _able(known) if backend == NCCL else [],
-    }
-
-
-def _why_not(known: dict[str, Any], backend: str) -> str | None:
+def _why_not(known: Known, backend: str) -> str | None:
     measured = known.get("gpulab_measurements")
     if not known.get("gpulab") or not measured:
         return "it was not tested in this run"
@@ -88,12 +111,13 @@ def _why_not(known: dict[str, Any], backend: str) -> str | None:
     return None if is_address(interface.get("ipv4")) else f"its interface {interface['name']} has no IPv4 address"
 
 
-def _real(known: dict[str, Any]) -> bool:
-    measured = known.get("gpulab_measurements") or {}
-    return bool(measured.get("gpus")) and not measured.get("simulated") and not known["gpulab"].get("simulated")
+def _real(known: Known) -> bool:
+    measured = known.get("gpulab_measurements")
+    real = bool(measured and measured["gpus"]) and not (measured and measured.get("simulated"))
+    return real and not known["gpulab"].get("simulated")
 
 
-def _able(known: dict[str, Any]) -> list[str]:
+def _able(known: Known) -> list[str]:
     """Return the uuids of the GPUs that compute right, and were idle still when all had been tested."""
     if not _real(known):
         return []
@@ -102,7 +126,7 @@ def _able(known: dict[str, Any]) -> list[str]:
     return [uuid for uuid in able if uuid not in taken]
 
 
-def _interface(known: dict[str, Any]) -> dict[str, Any]:
+def _interface(known: Known) -> Interface | None:
     """Return the interface that NCCL meets over: the one that a setting on the node names, else the default route's."""
     network = known["gpulab"].get("network") or []
     there = {setting["name"]: setting["value"] for setting in known["gpulab"].get("nccl") or []}
@@ -110,5 +134,5 @@ def _interface(known: dict[str, Any]) -> dict[str, Any]:
     exact, wanted = named.startswith("="), named.lstrip("=").split(",")[0]
     if wanted and not wanted.startswith("^"):
         fits = (lambda name: name == wanted) if exact else (lambda name: name.startswith(wanted))
-        return next((one for one in network if fits(one["name"])), {})
-    return next((one for one in network if one.get("default_route")), {})
+        return next((one for one in network if fits(one["name"])), None)
+    return next((one for one in network if one.get("default_route")), None)

@@ -10,14 +10,17 @@ See https://kubernetes.io/docs/concepts/architecture/nodes/#manual-node-administ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.fence.host import AUTO, KUBERNETES
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes
+    from ansible_collections.gpulab.node.plugins.module_utils.facts import fence
 
 ANNOTATION = "gpulab.node/fence"
 MIRROR = "kubernetes.io/config.mirror"  # of a pod that only the kubelet can end
@@ -139,9 +142,36 @@ class Settings:
         return {self.name} if self.name else {name.lower() for name in self.names}
 
 
-def work(
-    given: dict[str, Any], settings: Settings, module: Callable[[dict[str, Any]], dict[str, Any]], *, check_mode: bool
-) -> dict[str, Any]:
+class Given(TypedDict, total=False):
+    """What the module fence is given."""
+
+    work: str
+    host: str
+    run: str
+    reason: str
+    engine: str
+    force: bool
+    before: fence.Before
+
+
+class Answer(TypedDict, total=False):
+    """What the module fence answers; drained_by_others is why Kubernetes still keeps work away."""
+
+    failed: bool
+    unreachable: bool
+    changed: bool
+    changes: Changes
+    fence: fence.Record | None
+    fresh: bool
+    kubelet: bool
+    users: str
+    drained_by_others: str
+
+
+Module = Callable[[Given], Answer]
+
+
+def work(given: Given, settings: Settings, module: Module, *, check_mode: bool) -> Answer:
     """Do one work of the module fence, in Kubernetes too where the node is one of its nodes.
 
     module does the node's part with arguments, and returns its result. The record on the node is there before the
@@ -166,9 +196,7 @@ def work(
     return change(given, node, record, module, None if check_mode else cluster)
 
 
-def _look(
-    given: dict[str, Any], settings: Settings, module: Callable[[dict[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
+def _look(given: Given, settings: Settings, module: Module) -> Answer:
     """Look who uses the node, its pods among them."""
     result = module(given)
     record = result.get("fence")
@@ -179,14 +207,14 @@ def _look(
     return {**result, "users": ", ".join(filter(None, [*pods, result["users"]]))}
 
 
-def _wanted(given: Mapping[str, Any], settings: Settings, seen: Mapping[str, Any]) -> bool:
+def _wanted(given: Given, settings: Settings, seen: Answer) -> bool:
     """Tell whether a node without a fence gets one in Kubernetes; who names a kubeconfig means its cluster."""
     engine = given.get("engine", AUTO)
     named = engine == KUBERNETES or (engine == AUTO and bool(settings.kubeconfig) and bool(seen["kubelet"]))
     return given["work"] == "drain" and named
 
 
-def _names(host: str, record: Mapping[str, Any] | None, settings: Settings) -> set[str]:
+def _names(host: str, record: fence.Record | None, settings: Settings) -> set[str]:
     """Return the names that the node may have in the cluster. Raises Refusal F020 where its record has another one."""
     names = settings.all_names
     if record and record["before"]["name"] not in names:
@@ -195,15 +223,12 @@ def _names(host: str, record: Mapping[str, Any] | None, settings: Settings) -> s
 
 
 def _drain(
-    given: dict[str, Any],
-    node: ClusterNode,
-    record: Mapping[str, Any] | None,
-    module: Callable[[dict[str, Any]], dict[str, Any]],
-    cluster: KubernetesApi | None,
-) -> dict[str, Any]:
+    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
+) -> Answer:
     """Fence the node, then cordon it; one that somebody else has cordoned stays as it is."""
     others = node.cordoned and not node.is_ours(given["run"])
-    before = record["before"] if record else {"name": node.name, "drained": others, "reason": node.fence}
+    seen: fence.Before = {"name": node.name, "drained": others, "reason": node.fence}
+    before = record["before"] if record else seen
     result = module({**given, "engine": KUBERNETES, "before": before})
     why = f"{given['run']}: {' '.join(str(given.get('reason', '')).split())}"
     if result.get("failed") or result.get("unreachable") or before["drained"] or (node.cordoned and node.fence == why):
@@ -219,12 +244,8 @@ def _drain(
 
 
 def _resume(
-    given: dict[str, Any],
-    node: ClusterNode,
-    record: Mapping[str, Any] | None,
-    module: Callable[[dict[str, Any]], dict[str, Any]],
-    cluster: KubernetesApi | None,
-) -> dict[str, Any]:
+    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
+) -> Answer:
     """Take this run's cordon back, then lift the fence; another's cordon stays, and is named."""
     ours = record is not None and node.is_ours(record["run"])
     if ours and cluster:
@@ -235,6 +256,6 @@ def _resume(
     return {**result, "drained_by_others": node.fence or "cordoned"} if node.cordoned else result
 
 
-def _changed(result: dict[str, Any], what: str) -> dict[str, Any]:
-    changes = [*(result.get("changes") or ()), {"action": "write", "what": what}]
+def _changed(result: Answer, what: str) -> Answer:
+    changes: Changes = [*(result.get("changes") or ()), {"action": "write", "what": what}]
     return {**result, "changed": True, "changes": changes}
