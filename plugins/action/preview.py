@@ -18,7 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Gathered, Preview
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import HostBefore, Preview
 
 
 class ActionModule(ActionBase):
@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
         return {"changed": False, "preview": preview, "lines": text.lines(preview)}
 
 
-def _hosts(task_vars: dict[str, Any]) -> dict[str, Gathered]:
+def _hosts(task_vars: dict[str, Any]) -> dict[str, HostBefore]:
     """Return what the document is built from, for each host of the play, failed and unreachable ones included.
 
     Raises Refusal P097 where no callback has kept what the tasks would change.
@@ -63,7 +63,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, Gathered]:
             "force": known.get("reboot_force"),
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it.
-    plain: dict[str, Gathered] = json.loads(json.dumps(hosts, default=str))
+    plain: dict[str, HostBefore] = json.loads(json.dumps(hosts, default=str))
     return plain
 
 

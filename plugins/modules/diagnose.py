@@ -112,13 +112,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.evidence import gather
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Question
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import DiagnosisQuestion
 
 
 def main() -> None:
     """Gather and return; the action plugin of the same name draws the conclusions."""
     module = Module(argument_spec=ARGUMENTS, supports_check_mode=True)
-    question = Question(**{one.name: module.params[one.name] for one in fields(Question)})
+    question = DiagnosisQuestion(**{one.name: module.params[one.name] for one in fields(DiagnosisQuestion)})
     evidence = gather(Node(), question, os.getpid(), module.params["timeout"])
     module.exit_json(changed=False, evidence=plain_values(asdict(evidence)))
 

@@ -26,7 +26,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Mount, Reads
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import MeasuredMount, Reads
 FILES = 64  # whose latency is measured, and which are read
 ENTRIES = 10_000  # looked at to find them
 SMALL = 1 << 20  # bytes of a small file, at most
@@ -43,7 +43,7 @@ FIO_SECONDS = 15.0  # beyond what it shall measure
 CLOSED = (PermissionError, FileNotFoundError)
 
 
-def measure(path: str, seconds: float, busy: str | None = None) -> Mount:
+def measure(path: str, seconds: float, busy: str | None = None) -> MeasuredMount:
     """Measure a directory in a child with a deadline: a dead network mount never answers.
 
     busy says who works on the node; then nothing is read but the beginnings of some files. Returns path and state;
@@ -54,7 +54,7 @@ def measure(path: str, seconds: float, busy: str | None = None) -> Mount:
     """
     child = Child(lambda emit: _measure(emit, path, busy), seconds)
     outcome = child.wait()
-    record: Mount = {"path": path}
+    record: MeasuredMount = {"path": path}
     for message in child.messages:
         record.update(message)
     if outcome == LATE:

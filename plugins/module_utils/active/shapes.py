@@ -128,7 +128,7 @@ class Opened(Ended, total=False):
     left_alone: str
 
 
-class Mount(Opened, total=False):
+class MeasuredMount(Opened, total=False):
     """A directory of data."""
 
     by: str
@@ -215,7 +215,7 @@ class Measurements(TypedDict):
     peer_copies: PeerCopies
     all_reduce: Together
     container: InContainer
-    mounts: list[Mount]
+    mounts: list[MeasuredMount]
     data_loading: list[Loading]
 
 

@@ -31,25 +31,25 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
 )
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
     Busy,
-    Directory,
+    DiagnosisQuestion,
     Dump,
-    Environment,
     Evidence,
-    Gpu,
+    ExaminedProcess,
+    ExtensionLock,
+    GpuAtWork,
     Holding,
     Linked,
     Listener,
-    Lock,
-    Machine,
+    MachineNow,
     Name,
     NcclLog,
-    Process,
     Proxy,
-    Question,
-    Server,
+    PythonEnvironment,
+    SearchedDirectory,
     Setting,
     Socket,
     Toolkit,
+    TriedServer,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci, users
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner
@@ -70,7 +70,7 @@ _STACK_LINES = 12
 _BUSY = 8  # processes that are named for their load
 
 
-def gather(node: Node, asked: Question, own: int, timeout: float, library: str = nvml.LIBRARY) -> Evidence:
+def gather(node: Node, asked: DiagnosisQuestion, own: int, timeout: float, library: str = nvml.LIBRARY) -> Evidence:
     """Return the evidence.
 
     own is the process that asks: what it started is left out. timeout is what the driver may take, in seconds.
@@ -85,7 +85,7 @@ def gather(node: Node, asked: Question, own: int, timeout: float, library: str =
     parts.start("processes", partial(processes.read, node, asked, _holders(node, own, gpus), own))
     parts.wait("processes")
     stuck = next((message["reading"] for message in reversed(parts.messages) if "reading" in message), None)
-    records = {record["pid"]: typed(record, Process) for record in parts.named("process")}
+    records = {record["pid"]: typed(record, ExaminedProcess) for record in parts.named("process")}
     proxies = _start_for(parts, node, asked, list(records.values()))
     stacks = _stacks(asked, records)
     for part in ("libraries", "network", "flight recorder", "machine"):
@@ -107,17 +107,17 @@ def gather(node: Node, asked: Question, own: int, timeout: float, library: str =
         ],
         busy=_busy(node, before, after, seconds, own),
         waiting=parts.all("waiting", list[int]),
-        locks=parts.all("locks", Lock),
-        machine=next(iter(parts.all("machine", Machine)), Machine()),
+        locks=parts.all("locks", ExtensionLock),
+        machine=next(iter(parts.all("machine", MachineNow)), MachineNow()),
         mounts=measured,
         settings=parts.all("settings", Setting),
         toolkits=parts.all("toolkits", Toolkit),
-        directories=parts.all("directories", Directory),
+        directories=parts.all("directories", SearchedDirectory),
         linker=parts.all("linker", Linked),
-        environments=parts.all("environments", Environment),
+        environments=parts.all("environments", PythonEnvironment),
         hostname=next(iter(parts.all("hostname", Name)), None),
         names=parts.all("names", Name),
-        servers=parts.all("servers", Server),
+        servers=parts.all("servers", TriedServer),
         listeners=parts.all("listeners", Listener),
         connecting=parts.all("connecting", Socket),
         dumps=parts.all("dumps", Dump),
@@ -157,7 +157,7 @@ def _holders(node: Node, own: int, gpus: list[dict[str, Any]]) -> list[int]:
     return sorted({*held, *(entry["pid"] for gpu in gpus for entry in _processes(gpu))})
 
 
-def _start_for(parts: _Parts, node: Node, asked: Question, records: list[Process]) -> list[Proxy]:
+def _start_for(parts: _Parts, node: Node, asked: DiagnosisQuestion, records: list[ExaminedProcess]) -> list[Proxy]:
     """Start to read what depends on the processes; return the proxies that they are told of."""
     home = _home(asked.user)
     searched = [part for one in records for part in libraries.directories(one.environment.get("LD_LIBRARY_PATH", ""))]
@@ -181,13 +181,13 @@ def _number(reading: Any) -> Any:
     return None if isinstance(reading, dict) else reading
 
 
-def _gpu(gpu: dict[str, Any], later: dict[str, Any]) -> Gpu:
+def _gpu(gpu: dict[str, Any], later: dict[str, Any]) -> GpuAtWork:
     """Return one GPU's memory and load, and who holds how much of it, at both readings."""
     memory, later_memory = gpu.get("memory_mib") or {}, later.get("memory_mib") or {}
     grown = {entry["pid"]: entry["memory_mib"] for entry in _processes(later)}
     utilization = later.get("utilization") or gpu.get("utilization") or {}
     power = later.get("power_mw") or gpu.get("power_mw") or {}
-    return Gpu(
+    return GpuAtWork(
         index=gpu["index"],
         bus_id=gpu.get("bus_id"),
         total_mib=_number(memory.get("total")),
@@ -210,7 +210,11 @@ def _home(user: str | None) -> tuple[str | None, int | None]:
 
 
 def _recorded(
-    node: Node, asked: Question, records: list[Process], home: tuple[str | None, int | None], emit: Emit
+    node: Node,
+    asked: DiagnosisQuestion,
+    records: list[ExaminedProcess],
+    home: tuple[str | None, int | None],
+    emit: Emit,
 ) -> None:
     """Read the dumps of the flight recorder and the logs of NCCL that these processes or this user may have written."""
     owned = [(record, owner(node, record.pid)) for record in records]
@@ -221,7 +225,7 @@ def _recorded(
     recorder.read(node, recorder.places(owned, of_user, asked.dumps), logs, emit)
 
 
-def _prefixes(node: Node, named: str | None, records: Iterable[Process]) -> list[str]:
+def _prefixes(node: Node, named: str | None, records: Iterable[ExaminedProcess]) -> list[str]:
     """Return the Python environments to look at: the one named (its directory or its interpreter), and processes'."""
     found = []
     if named:
@@ -230,7 +234,7 @@ def _prefixes(node: Node, named: str | None, records: Iterable[Process]) -> list
     return list(dict.fromkeys(found))
 
 
-def prefix_of(node: Node, record: Process) -> str | None:
+def prefix_of(node: Node, record: ExaminedProcess) -> str | None:
     """Return the Python environment of a process; None for another program."""
     program = record.arguments.partition(" ")[0]
     name = posixpath.basename(record.executable or "")
@@ -245,7 +249,9 @@ def prefix_of(node: Node, record: Process) -> str | None:
     return posixpath.dirname(posixpath.dirname(record.executable)) if record.executable else None
 
 
-def network_of(asked: Question, records: Iterable[Process]) -> tuple[list[str], list[tuple[str, int]], list[int]]:
+def network_of(
+    asked: DiagnosisQuestion, records: Iterable[ExaminedProcess]
+) -> tuple[list[str], list[tuple[str, int]], list[int]]:
     """Return the names, servers and ports to look at: those of the error, the one asked for, and those of the job."""
     error = asked.error or ""
     names, servers, ports = pasted.names(error), pasted.addresses(error), pasted.taken_ports(error)
@@ -264,7 +270,7 @@ def network_of(asked: Question, records: Iterable[Process]) -> tuple[list[str], 
     return list(dict.fromkeys(names)), list(dict.fromkeys(servers)), list(dict.fromkeys(ports))
 
 
-def _proxies(node: Node, records: Iterable[Process]) -> list[Proxy]:
+def _proxies(node: Node, records: Iterable[ExaminedProcess]) -> list[Proxy]:
     """Return the proxies that sessions and processes are told of."""
     variables = {}
     for line in node.text("/etc/environment").splitlines():
@@ -277,7 +283,7 @@ def _proxies(node: Node, records: Iterable[Process]) -> list[Proxy]:
     return [Proxy(name, *place) for name, place in places.items() if place]
 
 
-def _stacks(asked: Question, records: dict[int, Process]) -> dict[int, list[str]]:
+def _stacks(asked: DiagnosisQuestion, records: dict[int, ExaminedProcess]) -> dict[int, list[str]]:
     """Return the stacks of the processes asked for, as py-spy shows them, where it is there; it stops none of them."""
     if not (asked.pid or asked.user):
         return {}
@@ -300,8 +306,12 @@ def _cores(before: processes.Stat | None, after: processes.Stat | None, seconds:
 
 
 def _later(
-    node: Node, record: Process, before: dict[int, processes.Stat], after: dict[int, processes.Stat], seconds: float
-) -> Process:
+    node: Node,
+    record: ExaminedProcess,
+    before: dict[int, processes.Stat],
+    after: dict[int, processes.Stat],
+    seconds: float,
+) -> ExaminedProcess:
     """Add what the last reading says of a process."""
     pid = record.pid
     return replace(

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.cuda.strays import PROFILES, SESSION_FILES, settings_of
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
-    Directory,
-    Environment,
-    Library,
+    CudaLibrary,
     Linked,
+    PythonEnvironment,
+    SearchedDirectory,
     Setting,
     Toolkit,
 )
@@ -56,7 +56,7 @@ def read(node: Node, prefixes: list[str], home: str | None, searched: list[str],
         emit({"environments": [asdict(environment(node, prefix, home))]})
     own = [part for one in found if one.name == "LD_LIBRARY_PATH" for part in directories(one.value)]
     unique = list(dict.fromkeys([*searched, *own]))[:_MOST_DIRECTORIES]
-    emit({"directories": [asdict(Directory(path, node.is_dir(path), within(node, path))) for path in unique]})
+    emit({"directories": [asdict(SearchedDirectory(path, node.is_dir(path), within(node, path))) for path in unique]})
     emit({"linker": [asdict(one) for one in linker(node, node.start(["ldconfig", "-p"]).output() or "")]})
 
 
@@ -65,11 +65,11 @@ def directories(value: str) -> list[str]:
     return [part.rstrip("/") for part in value.strip("\"'").split(":") if part.startswith("/") and "$" not in part]
 
 
-def within(node: Node, directory: str) -> list[Library]:
+def within(node: Node, directory: str) -> list[CudaLibrary]:
     """List the libraries in a directory; version is None where no name tells."""
     matches = filter(None, map(_FILE.match, node.names(directory)))
     paths = ((match, f"{directory}/{match[0]}") for match in matches)
-    return [Library(match[1], match[2], path, _version(node, path)) for match, path in paths]
+    return [CudaLibrary(match[1], match[2], path, _version(node, path)) for match, path in paths]
 
 
 def _version(node: Node, path: str) -> str | None:
@@ -123,7 +123,7 @@ def settings(node: Node, home: str | None) -> list[Setting]:
     return found
 
 
-def environment(node: Node, prefix: str, home: str | None) -> Environment:
+def environment(node: Node, prefix: str, home: str | None) -> PythonEnvironment:
     """Describe a Python environment: what it has of frameworks and NVIDIA's libraries, and whether it can compile."""
     python = _python(node, prefix)
     sites = _sites(prefix, python)
@@ -138,7 +138,7 @@ def environment(node: Node, prefix: str, home: str | None) -> Environment:
         packages = {**here, **packages}
         libraries += wheels(node, site, here)
     isolated = bool(config) and "include-system-site-packages = true" not in config.lower()
-    return Environment(
+    return PythonEnvironment(
         prefix=prefix,
         python=python,
         conda=node.is_dir(f"{prefix}/conda-meta"),
@@ -171,7 +171,7 @@ def distributions(node: Node, site: str) -> dict[str, str]:
     return {name: version for name, version in of_wheels(node.names(site)).items() if _KNOWN.match(name)}
 
 
-def wheels(node: Node, site: str, packages: dict[str, str]) -> list[Library]:
+def wheels(node: Node, site: str, packages: dict[str, str]) -> list[CudaLibrary]:
     """List the libraries of NVIDIA's wheels and of PyTorch's own directory; a wheel tells its library's version."""
     found = within(node, f"{site}/torch/lib")
     for part in node.names(f"{site}/nvidia"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core import mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import NETWORK, shared_memory
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, Machine, Mount
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, MachineNow, NetworkMount
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import SHARED_MEMORY
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _KILLED = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Killed pro
 _AVERAGE = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 
 
-def read(node: Node) -> Machine:
+def read(node: Node) -> MachineNow:
     """Return the evidence ``machine``."""
     log = node.start(["dmesg"])
     governors: dict[str, int] = {}
@@ -41,7 +41,7 @@ def read(node: Node) -> Machine:
         if governor:
             governors[governor] = governors.get(governor, 0) + 1
     load = node.text("/proc/loadavg").split()
-    return Machine(
+    return MachineNow(
         load=float(load[0]) if load else 0.0,
         governors=governors,
         pressure={part: pressure(node.text(f"/proc/pressure/{part}")) for part in ("cpu", "io", "memory")},
@@ -91,10 +91,10 @@ class MountsQuery:
         self._mounts = [mount for mount in table if mount.type in NETWORK or mount.type.startswith("fuse.")]
         self._children = [Child(partial(_ask, node.path(mount.place)), seconds) for mount in self._mounts]
 
-    def evidence(self) -> list[Mount]:
+    def evidence(self) -> list[NetworkMount]:
         """Return each with the time that it took."""
         return [
-            Mount(mount.place, mount.type, mount.source, _answer(child))
+            NetworkMount(mount.place, mount.type, mount.source, _answer(child))
             for mount, child in zip(self._mounts, self._children)
         ]
 

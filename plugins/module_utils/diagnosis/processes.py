@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands, mount_table
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import keepers
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
-    Limits,
-    Lock,
-    Process,
-    Question,
+    DiagnosisQuestion,
+    ExaminedProcess,
+    ExtensionLock,
+    ProcessLimits,
     SharedMemory,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts import limits as facts_limits
@@ -93,7 +93,7 @@ def tree(pid: int, processes: dict[int, Stat]) -> list[int]:
     return found
 
 
-def chosen(node: Node, processes: dict[int, Stat], asked: Question, holders: Iterable[int]) -> list[int]:
+def chosen(node: Node, processes: dict[int, Stat], asked: DiagnosisQuestion, holders: Iterable[int]) -> list[int]:
     """Choose whom to look into: the process asked for with its job, the user's, and those that hold a GPU.
 
     A job is a rank's launcher and all that it started.
@@ -126,7 +126,7 @@ def environment(node: Node, pid: int) -> dict[str, str]:
     }
 
 
-def read(node: Node, asked: Question, holders: list[int], own: int, emit: Emit) -> None:
+def read(node: Node, asked: DiagnosisQuestion, holders: list[int], own: int, emit: Emit) -> None:
     """Emit {"waiting"}, {"reading": pid} and {"process"} for each chosen process, {"reading": None}, {"locks"}."""
     processes = table(node)
     mounted = mount_table.mounts(node.text("/proc/self/mountinfo"))
@@ -145,7 +145,7 @@ def read(node: Node, asked: Question, holders: list[int], own: int, emit: Emit) 
     emit({"locks": [asdict(lock) for lock in extension_locks(node, pids, remote)]})
 
 
-def outside(node: Node, pid: int, processes: dict[int, Stat]) -> Process | None:
+def outside(node: Node, pid: int, processes: dict[int, Stat]) -> ExaminedProcess | None:
     """Return what can be read of any process: reading it takes none of its locks. None where it is gone."""
     stat = processes[pid]
     status = dict(line.partition(":\t")[::2] for line in node.text(f"/proc/{pid}/status").splitlines())
@@ -157,7 +157,7 @@ def outside(node: Node, pid: int, processes: dict[int, Stat]) -> Process | None:
     booted = boot_time(node.text("/proc/stat"))
     files = node.names(f"/proc/{pid}/fd")
     waits = node.text(f"/proc/{pid}/wchan")
-    return Process(
+    return ExaminedProcess(
         pid=pid,
         parent=stat.parent,
         user=user,
@@ -180,7 +180,7 @@ def outside(node: Node, pid: int, processes: dict[int, Stat]) -> Process | None:
     )
 
 
-def inside(node: Node, record: Process, remote: list[str]) -> Process:
+def inside(node: Node, record: ExaminedProcess, remote: list[str]) -> ExaminedProcess:
     """Add what may hang with the process: arguments, environment, loaded libraries, open files, and its owner."""
     pid = record.pid
     names = node.names(f"/proc/{pid}/fd")
@@ -228,11 +228,11 @@ def throttled(stat: str) -> float | None:
     return int(fields.get("nr_throttled") or 0) / periods if periods else None
 
 
-def limits(text: str) -> Limits:
+def limits(text: str) -> ProcessLimits:
     """Parse the soft limits of /proc/PID/limits."""
     matches = [re.search(rf"^{label}\s+(\S+)", text, re.MULTILINE) for label in ("Max locked memory", "Max open files")]
     memlock, nofile = [facts_limits.limit(match[1]) if match else None for match in matches]
-    return Limits(memlock, nofile)
+    return ProcessLimits(memlock, nofile)
 
 
 def shared_memory(path: Path) -> SharedMemory | None:
@@ -260,7 +260,7 @@ def waiting(locks: str) -> list[tuple[int, int]]:
     return found
 
 
-def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[Lock]:
+def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[ExtensionLock]:
     """Find the locks of extensions that PyTorch compiles, in the homes of these processes, and who has each open.
 
     Who compiles need not be one of these processes, and may be on another node where a mount of remote has the lock.
@@ -277,7 +277,7 @@ def extension_locks(node: Node, pids: list[int], remote: list[str]) -> list[Lock
                     opened = [pid for pid in running if path in _links(node, pid)]
                     age = time.time() - node.path(path).stat().st_mtime
                     shared = any(path.startswith(f"{place}/") for place in remote)
-                    found.append(Lock(path, opened, round(age), shared))
+                    found.append(ExtensionLock(path, opened, round(age), shared))
     return found
 
 

@@ -22,8 +22,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes impor
     Certificate,
     Listener,
     Name,
-    Server,
     Socket,
+    TriedServer,
 )
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def resolved(name: str) -> Name:
     return Name(name, sorted({str(one[4][0]) for one in found}), None)
 
 
-def server(host: str, port: int) -> Server:
+def server(host: str, port: int) -> TriedServer:
     """Try a server."""
     try:
         with socket.create_connection((host, port), SECONDS) as connected:
-            return Server(host, port, OPEN, certificate(connected, host, port) if port in TLS_PORTS else None)
+            return TriedServer(host, port, OPEN, certificate(connected, host, port) if port in TLS_PORTS else None)
     except socket.gaierror:
         state = UNKNOWN
     except ConnectionRefusedError:
@@ -114,7 +114,7 @@ def server(host: str, port: int) -> Server:
         state = SILENT
     except OSError:
         state = UNREACHABLE
-    return Server(host, port, state)
+    return TriedServer(host, port, state)
 
 
 def certificate(connected: socket.socket, host: str, port: int) -> Certificate | None:

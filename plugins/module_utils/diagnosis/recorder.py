@@ -22,7 +22,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Dump, Group, NcclLog, Process, Stands
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+    Dump,
+    ExaminedProcess,
+    Group,
+    NcclLog,
+    Stands,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import timestamp
 
 if TYPE_CHECKING:
@@ -89,7 +95,7 @@ def limit_memory(beyond: int) -> None:
 
 
 def places(
-    records: Iterable[tuple[Process, int | None]], home: tuple[str, int] | None, named: str | None
+    records: Iterable[tuple[ExaminedProcess, int | None]], home: tuple[str, int] | None, named: str | None
 ) -> list[Place]:
     """Return where dumps may be: those of processes (record, uid), of a user (home, uid), and the one named."""
     found = [Place(named)] if named else []
@@ -116,12 +122,12 @@ def _defaults(environment: dict[str, str]) -> list[str]:
     return [f"{cache}/{DEFAULT}", OLD_DEFAULT]
 
 
-def _root(record: Process) -> str:
+def _root(record: ExaminedProcess) -> str:
     """Return the directory in which a process sees its files."""
     return f"/proc/{record.pid}/root" if record.container else ""
 
 
-def log_file(record: Process, hostname: str) -> str | None:
+def log_file(record: ExaminedProcess, hostname: str) -> str | None:
     """Return the log of a process that NCCL writes, as it lies on the node."""
     path = record.environment.get(LOG, "").replace("%h", hostname).replace("%p", str(record.pid))
     return f"{_root(record)}{path}" if path.startswith("/") else None

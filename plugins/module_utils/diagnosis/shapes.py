@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Question:
+class DiagnosisQuestion:
     """What to look at; seconds are those between the two readings."""
 
     pid: int | None = None
@@ -33,7 +33,7 @@ class SharedMemory:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """The soft limits of a process, in bytes and files; "unlimited" for none."""
 
     memlock: int | str | None
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Process:
+class ExaminedProcess:
     """A process that was looked into; what its last reading brings is at the end.
 
     Reading what stands from arguments on may hang with the process; until it was read, nobody knows whose it is.
@@ -64,7 +64,7 @@ class Process:
     group: str
     throttled: float | None
     files: int
-    limits: Limits
+    limits: ProcessLimits
     shared_memory: SharedMemory | None
     executable: str | None
     keeper: str | None
@@ -92,7 +92,7 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuAtWork:
     """The memory and the load of a GPU."""
 
     index: int
@@ -118,7 +118,7 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class Lock:
+class ExtensionLock:
     """The lock of an extension that PyTorch compiles, who has it open, and whether other nodes see it."""
 
     path: str
@@ -136,7 +136,7 @@ class Killed:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineNow:
     """The machine as programs meet it.
 
     governors counts processors by governor, pressure has percentages of the last ten seconds, compilers the path of
@@ -154,7 +154,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Mount:
+class NetworkMount:
     """A network file system, and the milliseconds that it takes to answer; None where it does not."""
 
     mount: str
@@ -184,7 +184,7 @@ class Toolkit:
 
 
 @dataclass(frozen=True)
-class Library:
+class CudaLibrary:
     """A library of CUDA, cuDNN or NCCL."""
 
     library: str
@@ -194,23 +194,23 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Linked(Library):
+class Linked(CudaLibrary):
     """A library that the linker finds; files are all of it beside one in /usr/local, where packages put none."""
 
     files: list[str]
 
 
 @dataclass(frozen=True)
-class Directory:
+class SearchedDirectory:
     """A directory of somebody's LD_LIBRARY_PATH, and the libraries in it."""
 
     path: str
     there: bool
-    found: list[Library]
+    found: list[CudaLibrary]
 
 
 @dataclass(frozen=True)
-class Environment:
+class PythonEnvironment:
     """A Python environment; torch_cuda is "None" where its PyTorch was built without CUDA.
 
     packages are versions by name. user_site is the user's own directory of packages for the same Python, which goes
@@ -222,7 +222,7 @@ class Environment:
     conda: bool
     packages: dict[str, str]
     torch_cuda: str | None
-    libraries: list[Library]
+    libraries: list[CudaLibrary]
     user_site: str | None
     user_packages: dict[str, str]
     headers: bool
@@ -247,7 +247,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Server:
+class TriedServer:
     """How a server answers; certificate is None where it is good, or not TLS."""
 
     host: str
@@ -339,21 +339,21 @@ class Evidence:
     seconds: float
     late: list[str]
     stuck: int | None
-    gpus: list[Gpu]
-    processes: list[Process]
+    gpus: list[GpuAtWork]
+    processes: list[ExaminedProcess]
     busy: list[Busy]
     waiting: list[list[int]]
-    locks: list[Lock]
-    machine: Machine
-    mounts: list[Mount]
+    locks: list[ExtensionLock]
+    machine: MachineNow
+    mounts: list[NetworkMount]
     settings: list[Setting]
     toolkits: list[Toolkit]
-    directories: list[Directory]
+    directories: list[SearchedDirectory]
     linker: list[Linked]
-    environments: list[Environment]
+    environments: list[PythonEnvironment]
     hostname: Name | None
     names: list[Name]
-    servers: list[Server]
+    servers: list[TriedServer]
     listeners: list[Listener]
     connecting: list[Socket]
     dumps: list[Dump]

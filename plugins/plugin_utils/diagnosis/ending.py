@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import ExaminedProcess
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 _UNIT = re.compile(r"\S+\.(?:service|scope)\Z")
@@ -21,7 +21,7 @@ _SHOWS = (
 )
 
 
-def is_left(record: Process) -> bool:
+def is_left(record: ExaminedProcess) -> bool:
     """Tell whether it is proven that nobody has a process: see keepers.py, which looks on the node."""
     return record.pid > 1 and record.keeper is None and not record.connected
 

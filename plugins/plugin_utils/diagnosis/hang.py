@@ -25,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import ExaminedProcess
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
@@ -58,12 +58,12 @@ _STACKS = (
 )
 
 
-def ranks(case: Case) -> dict[tuple[str, str], dict[int, list[Process]]]:
+def ranks(case: Case) -> dict[tuple[str, str], dict[int, list[ExaminedProcess]]]:
     """Return the jobs on this node by (MASTER_ADDR, MASTER_PORT): each local rank with its processes, the first first.
 
     The workers of a DataLoader have the variables of their rank: they stand behind it.
     """
-    jobs: dict[tuple[str, str], dict[int, list[Process]]] = {}
+    jobs: dict[tuple[str, str], dict[int, list[ExaminedProcess]]] = {}
     for record in sorted(case.processes, key=lambda one: one.pid):
         told = record.environment
         if told.get("LOCAL_RANK", "").isdigit():
@@ -85,7 +85,7 @@ def told(case: Case) -> list[Rank]:
     return found
 
 
-def stands(record: Process) -> str:
+def stands(record: ExaminedProcess) -> str:
     """Say what a rank does or awaits: by its state, then its stack, then where it waits in the kernel."""
     if _gone(record):
         return "has died"
@@ -100,7 +100,7 @@ def stands(record: Process) -> str:
     return f"waits in the kernel ({record.waits})" if record.state == "D" else "runs, or waits for its GPU"
 
 
-def _gone(record: Process) -> bool:
+def _gone(record: ExaminedProcess) -> bool:
     return record.state in ("Z", "X") or record.ended
 
 
@@ -123,7 +123,7 @@ def dead_rank(case: Case) -> Iterator[Finding]:
             )
 
 
-def _waits(record: Process) -> str:
+def _waits(record: ExaminedProcess) -> str:
     return f"state {record.state}" + (f", waits in {record.waits}" if record.waits else "")
 
 

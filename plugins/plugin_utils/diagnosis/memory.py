@@ -27,7 +27,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Gpu, Holding, Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+        ExaminedProcess,
+        GpuAtWork,
+        Holding,
+    )
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 ALLOCATOR = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
@@ -100,7 +104,7 @@ def held(case: Case) -> Iterator[Finding]:
             )
 
 
-def _others(case: Case) -> Iterator[tuple[Gpu, Holding, Process]]:
+def _others(case: Case) -> Iterator[tuple[GpuAtWork, Holding, ExaminedProcess]]:
     """Yield who holds memory beside the program that was asked for, and what dead programs left."""
     named_one = bool(case.asked.pid or case.asked.user)
     for gpu, entry, record in case.holders():
@@ -118,7 +122,7 @@ def _elsewhere(case: Case, index: int) -> str | None:
     return f"export CUDA_VISIBLE_DEVICES={','.join(free)}" if free else None
 
 
-def _left_over(record: Process) -> bool:
+def _left_over(record: ExaminedProcess) -> bool:
     """Tell whether a process is what a dead program left: nobody has it any more, and it does nothing."""
     worker = "multiprocessing" in record.arguments or "LOCAL_RANK" in record.environment
     return is_left(record) and worker and not record.cores and record.state in ("S", "T")

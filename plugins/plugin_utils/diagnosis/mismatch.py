@@ -26,7 +26,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Environment, Library, Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+        CudaLibrary,
+        ExaminedProcess,
+        PythonEnvironment,
+    )
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 LINKER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
@@ -40,7 +44,7 @@ class View:
 
     who: str
     variables: dict[str, str]
-    environment: Environment | None
+    environment: PythonEnvironment | None
 
 
 def views(case: Case) -> list[View]:
@@ -59,7 +63,7 @@ def views(case: Case) -> list[View]:
     return found
 
 
-def _runs(record: Process, prefix: str) -> bool:
+def _runs(record: ExaminedProcess, prefix: str) -> bool:
     program = record.arguments.partition(" ")[0]
     return program.startswith(f"{prefix}/bin/") or any(site.startswith(f"{prefix}/lib") for site in record.sites)
 
@@ -79,7 +83,7 @@ def _without(case: Case, view: View, unwanted: str) -> str:
     return command + commented(case, "LD_LIBRARY_PATH", unwanted)
 
 
-def _searched(case: Case, view: View) -> Iterator[tuple[str, Library]]:
+def _searched(case: Case, view: View) -> Iterator[tuple[str, CudaLibrary]]:
     """Yield (directory, library) for all that LD_LIBRARY_PATH leads a program to, in the linker's order."""
     there = {one.path: one.found for one in case.evidence.directories}
     for directory in directories(view.variables.get("LD_LIBRARY_PATH", "")):

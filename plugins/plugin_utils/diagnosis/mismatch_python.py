@@ -20,7 +20,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Environment
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import PythonEnvironment
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 SITE = "https://docs.python.org/3/library/site.html"
@@ -30,7 +30,7 @@ FRAMEWORKS = ("torch", "tensorflow", "jaxlib")
 TWICE = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cublas", "nvidia-cuda-runtime")
 
 
-def _pip(environment: Environment) -> str:
+def _pip(environment: PythonEnvironment) -> str:
     return f"{environment.prefix}/bin/python -m pip"
 
 
@@ -129,7 +129,7 @@ def twice(case: Case) -> Iterator[Finding]:
             yield _installed_twice(environment, base, sorted(majors[base]))
 
 
-def _majors(environment: Environment) -> dict[str, list[str]]:
+def _majors(environment: PythonEnvironment) -> dict[str, list[str]]:
     """Return for which CUDA majors, such as cu12, each of NVIDIA's wheels is there."""
     majors: dict[str, list[str]] = {}
     for name in environment.packages:
@@ -139,7 +139,7 @@ def _majors(environment: Environment) -> dict[str, list[str]]:
     return majors
 
 
-def _installed_twice(environment: Environment, base: str, majors: list[str]) -> Finding:
+def _installed_twice(environment: PythonEnvironment, base: str, majors: list[str]) -> Finding:
     packages, built = environment.packages, f"cu{major(environment.torch_cuda)}"
     keep = built if built in majors else majors[-1]
     unwanted = [

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, Gpu, Holding, Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import (
+        Evidence,
+        ExaminedProcess,
+        GpuAtWork,
+        Holding,
+    )
     from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 
     Rule = Callable[["Case"], Iterator["Finding"]]
@@ -179,15 +184,15 @@ class Case:
     optimizer: str = "adamw"
 
     @cached_property
-    def by_pid(self) -> dict[int, Process]:
+    def by_pid(self) -> dict[int, ExaminedProcess]:
         """The processes that were looked into."""
         return {record.pid: record for record in self.evidence.processes}
 
-    def process(self, pid: int) -> Process | None:
+    def process(self, pid: int) -> ExaminedProcess | None:
         """Return what is known of a process."""
         return self.by_pid.get(pid)
 
-    def is_asked(self, record: Process) -> bool:
+    def is_asked(self, record: ExaminedProcess) -> bool:
         """Tell whether a process is one of those that the diagnosis is for; every one where none was named."""
         if self.asked.pid:
             return record.pid in self.job
@@ -207,11 +212,11 @@ class Case:
         return set(found) & set(self.by_pid) | {pid}
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ExaminedProcess]:
         """The processes that the diagnosis is for."""
         return [record for record in self.by_pid.values() if self.is_asked(record)]
 
-    def holders(self) -> Iterator[tuple[Gpu, Holding, Process]]:
+    def holders(self) -> Iterator[tuple[GpuAtWork, Holding, ExaminedProcess]]:
         """Yield each process that holds memory of a GPU and was looked into."""
         for gpu in self.evidence.gpus:
             for entry in gpu.holders:
@@ -246,7 +251,7 @@ def rule(id_: str, symptom: str, source: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def named(record: Process) -> str:
+def named(record: ExaminedProcess) -> str:
     """Say in a few words which process this is."""
     container = f", container {record.container}" if record.container else ""
     job = record.environment.get("SLURM_JOB_ID")

@@ -31,7 +31,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Process
+    from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import ExaminedProcess
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Case
 
 TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
@@ -120,7 +120,7 @@ def loopback(case: Case) -> Iterator[Finding]:
         )
 
 
-def _number(record: Process, variable: str) -> int:
+def _number(record: ExaminedProcess, variable: str) -> int:
     text = record.environment.get(variable, "")
     return int(text) if text.isdigit() else 0
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import (
         Changes,
         Dated,
-        Found,
         FoundOn,
-        Gpu,
+        KeptFinding,
         Proven,
         Rates,
+        ReportedGpu,
     )
 
 SCHEMA = 1
@@ -41,9 +41,9 @@ class Line(TypedDict):
     driver: str | None
     seconds: float | None
     rates: Rates | None
-    gpus: list[Gpu]
+    gpus: list[ReportedGpu]
     checks: dict[str, str]
-    findings: list[Found]
+    findings: list[KeptFinding]
 
 
 def line(document: Dated, host: Proven) -> Line:
@@ -76,8 +76,8 @@ def _checks(host: Proven) -> dict[str, str]:
     return looked
 
 
-def _findings(host: Proven) -> list[Found]:
-    found: list[Found] = [
+def _findings(host: Proven) -> list[KeptFinding]:
+    found: list[KeptFinding] = [
         {"id": one["id"], "severity": one["severity"], "summary": one["summary"], "gpu": one["gpu"]}
         for one in host["results"]
         if one["severity"] in GRAVE
@@ -113,14 +113,14 @@ def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> Cha
     }
 
 
-def _on(host: str, found: Found) -> FoundOn:
+def _on(host: str, found: KeptFinding) -> FoundOn:
     return {"host": host, **found}
 
 
-def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[Found], list[Found]]:
+def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[KeptFinding], list[KeptFinding]]:
     """Return the findings of a host that are new, and those that are gone."""
     now = _by_signature(last["findings"], last["checks"])
-    before: dict[tuple[str, ...], Found] = {}
+    before: dict[tuple[str, ...], KeptFinding] = {}
     for check in last["checks"]:
         looked = next((one for one in reversed(lines) if check in one["checks"]), None)
         if looked:
@@ -131,7 +131,7 @@ def _compared(last: Line, lines: Sequence[Line]) -> tuple[list[Found], list[Foun
     )
 
 
-def _by_signature(findings: Sequence[Found], checks: Collection[str]) -> dict[tuple[str, ...], Found]:
+def _by_signature(findings: Sequence[KeptFinding], checks: Collection[str]) -> dict[tuple[str, ...], KeptFinding]:
     """Return findings of these checks by what makes them the same in two proofs: check, severity and GPU."""
     return {
         (found["id"], found["severity"], str(found["gpu"]["uuid"] if found["gpu"] else None)): found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Rates = dict[str, float]
 
 
-class Gpu(TypedDict):
+class ReportedGpu(TypedDict):
     """A GPU of a host; of one that does not answer, only what the PCI bus shows."""
 
     index: int | None
@@ -59,11 +59,11 @@ class Proven(TypedDict):
     kernel: str | None
     driver: str | None
     rates: Rates
-    gpus: list[Gpu]
+    gpus: list[ReportedGpu]
     results: list[ResultRecord]
 
 
-class Found(TypedDict):
+class KeptFinding(TypedDict):
     """A finding of warn and above, as the history keeps it."""
 
     id: str
@@ -72,7 +72,7 @@ class Found(TypedDict):
     gpu: GpuId | None
 
 
-class FoundOn(Found):
+class FoundOn(KeptFinding):
     """A finding of a host."""
 
     host: str

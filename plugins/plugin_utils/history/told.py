@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import FoundOn, Gpu, Trend
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import FoundOn, ReportedGpu, Trend
 
 # A nightly proof that was left out for a week is no accident.
 STALE_DAYS = 7
@@ -75,7 +75,7 @@ def told(known: Known, lines: Sequence[Line]) -> Iterator[str]:
         yield f"  GPU {gpu['index']} {gpu['model']}: {', '.join(_ranges(gpu, records))}"
 
 
-def _ranges(gpu: Gpu, records: Sequence[Gpu]) -> Iterator[str]:
+def _ranges(gpu: ReportedGpu, records: Sequence[ReportedGpu]) -> Iterator[str]:
     yield _range("{} °C", [one["temperature_celsius"] for one in records])
     yield _range("{} memory errors", [one["ecc_uncorrected"] for one in records])
     xids = sorted({xid for one in records for xid in one["xids"] or {}}, key=int)

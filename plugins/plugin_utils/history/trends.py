@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Gpu, Rates, Trend, Worse
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Rates, ReportedGpu, Trend, Worse
 
     Counter = Literal["ecc_corrected", "ecc_uncorrected", "remapped_rows", "replays"]
     Lines = Sequence[Line]
@@ -72,7 +72,7 @@ def more_errors(lines: Lines) -> Found:
                 yield _found(gpu, f"{what} rise in each proof: {', '.join(map(str, known))}", "check_seating")
 
 
-def _known(records: Sequence[Gpu], name: Counter) -> list[int]:
+def _known(records: Sequence[ReportedGpu], name: Counter) -> list[int]:
     """Return the values of a counter, where a proof had one."""
     return [value for value in (record[name] for record in records) if value is not None]
 
@@ -133,25 +133,25 @@ def comes_and_goes(lines: Lines) -> Found:
 RULES: tuple[Callable[[Lines], Found], ...] = (slower, more_errors, xid_again, warmer, narrower, gone, comes_and_goes)
 
 
-def _found(gpu: Gpu | None, summary: str, remediation: str) -> Worse:
+def _found(gpu: ReportedGpu | None, summary: str, remediation: str) -> Worse:
     named: GpuId | None = {"index": gpu["index"], "uuid": gpu["uuid"], "bus_id": gpu["bus_id"]} if gpu else None
     return {"gpu": named, "summary": summary, "remediation": remediation}
 
 
-def _gpus(lines: Lines) -> Iterator[tuple[Gpu, list[Gpu]]]:
+def _gpus(lines: Lines) -> Iterator[tuple[ReportedGpu, list[ReportedGpu]]]:
     """Yield each GPU of the latest line, and its records in all lines; a GPU is the same by its UUID."""
     for gpu in lines[-1]["gpus"]:
         if gpu["uuid"]:
             yield gpu, [one for line in lines for one in line["gpus"] if one["uuid"] == gpu["uuid"]]
 
 
-def _of_gpus(lines: Lines) -> Iterator[tuple[Gpu | None, str, list[float]]]:
+def _of_gpus(lines: Lines) -> Iterator[tuple[ReportedGpu | None, str, list[float]]]:
     """Yield each rate of the latest line's GPUs with its values, the latest last."""
     for gpu, records in _gpus(lines):
         yield from ((gpu, name, values) for name, values in _values([record["rates"] or {} for record in records]))
 
 
-def _of_node(lines: Lines) -> Iterator[tuple[Gpu | None, str, list[float]]]:
+def _of_node(lines: Lines) -> Iterator[tuple[ReportedGpu | None, str, list[float]]]:
     yield from ((None, name, values) for name, values in _values([line["rates"] or {} for line in lines]))
 
 

@@ -24,7 +24,7 @@ NO_PYTORCH = "it has no environment with PyTorch of gpulab's (gpulab_environment
 ALONE = "fewer than two nodes can take part"
 
 
-class Known(TypedDict, total=False):
+class KnownHost(TypedDict, total=False):
     """What is known of a host: its facts, its environments, and what its tests measured."""
 
     gpulab: Facts
@@ -32,7 +32,7 @@ class Known(TypedDict, total=False):
     gpulab_measurements: Measurements
 
 
-class Part(TypedDict):
+class MeetingPart(TypedDict):
     """What a node is told: where the others meet, and with what it comes there."""
 
     address: str | None
@@ -49,11 +49,11 @@ class Meeting:
 
     backend: str
     nodes: tuple[str, ...] = ()
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, MeetingPart] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def arrange(hosts: dict[str, Known]) -> Meeting:
+def arrange(hosts: dict[str, KnownHost]) -> Meeting:
     """Arrange the meeting from each host's ansible_facts. The first node that takes part is where the others come to.
 
     A simulated GPU computes nothing: its node takes part as one that has none.
@@ -66,7 +66,7 @@ def arrange(hosts: dict[str, Known]) -> Meeting:
     ways = {name: way for name in nodes if (way := _interface(hosts[name]))}
     address = ways[nodes[0]]["ipv4"]
     taking_part = {name: _share(hosts[name]) for name in nodes} if backend == NCCL else {}
-    parts: dict[str, Part] = {
+    parts: dict[str, MeetingPart] = {
         name: {
             "address": address,
             "interface": way["name"],
@@ -80,12 +80,12 @@ def arrange(hosts: dict[str, Known]) -> Meeting:
     return Meeting(backend, nodes, parts, reasons)
 
 
-def _share(known: Known) -> list[int]:
+def _share(known: KnownHost) -> list[int]:
     """Return how many GPUs of a node take part, and how many it has."""
     return [len(_able(known)), len(known["gpulab_measurements"]["gpus"])]
 
 
-def _python(known: Known, backend: str) -> str | None:
+def _python(known: KnownHost, backend: str) -> str | None:
     """Return the interpreter that the node's tests took; for Gloo, that of any PyTorch of gpulab's own does."""
     measured: str | None = known["gpulab_measurements"].get("python")
     own = [
@@ -96,7 +96,7 @@ def _python(known: Known, backend: str) -> str | None:
     return measured or (next(iter(own), None) if backend == GLOO else None)
 
 
-def _why_not(known: Known, backend: str) -> str | None:
+def _why_not(known: KnownHost, backend: str) -> str | None:
     measured = known.get("gpulab_measurements")
     if not known.get("gpulab") or not measured:
         return "it was not tested in this run"
@@ -111,13 +111,13 @@ def _why_not(known: Known, backend: str) -> str | None:
     return None if is_address(interface.get("ipv4")) else f"its interface {interface['name']} has no IPv4 address"
 
 
-def _real(known: Known) -> bool:
+def _real(known: KnownHost) -> bool:
     measured = known.get("gpulab_measurements")
     real = bool(measured and measured["gpus"]) and not (measured and measured.get("simulated"))
     return real and not known["gpulab"].get("simulated")
 
 
-def _able(known: Known) -> list[str]:
+def _able(known: KnownHost) -> list[str]:
     """Return the uuids of the GPUs that compute right, and were idle still when all had been tested."""
     if not _real(known):
         return []
@@ -126,7 +126,7 @@ def _able(known: Known) -> list[str]:
     return [uuid for uuid in able if uuid not in taken]
 
 
-def _interface(known: Known) -> Interface | None:
+def _interface(known: KnownHost) -> Interface | None:
     """Return the interface that NCCL meets over: the one that a setting on the node names, else the default route's."""
     network = known["gpulab"].get("network") or []
     there = {setting["name"]: setting["value"] for setting in known["gpulab"].get("nccl") or []}

@@ -17,7 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import P
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Change, Download
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Download, PreviewedChange
 
 
 class TaskResult(TypedDict):
@@ -74,13 +74,13 @@ def of_result(one: TaskResult) -> Changes:
     return [{**change, "what": f"{change['what']} ({where})"} for change in found]
 
 
-def of_host(results: Results) -> list[Change]:
+def of_host(results: Results) -> list[PreviewedChange]:
     """Return each kind of change, in the order in which the tasks ran.
 
     The packages of a role stand where its last transaction is.
     """
     last = {one["role"]: one for one in results if "predicted" in one["result"]}
-    found: list[Change] = []
+    found: list[PreviewedChange] = []
     for one in results:
         own = of_result(one)
         if "predicted" in one["result"]:
@@ -89,7 +89,7 @@ def of_host(results: Results) -> list[Change]:
     return found
 
 
-def _grouped(role: str, own: Changes) -> Iterable[Change]:
+def _grouped(role: str, own: Changes) -> Iterable[PreviewedChange]:
     for action, group in groupby(own, key=lambda change: change["action"]):
         yield {"role": role, "action": action, "objects": [change["what"] for change in group]}
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
-        Disk,
-        Ending,
-        Gathered,
-        Host,
-        Present,
+        HostBefore,
+        HostEnding,
+        PresentNow,
         Preview,
+        PreviewedDisk,
+        PreviewedHost,
         Users,
         Worker,
     )
@@ -35,7 +35,7 @@ SCHEMA = 1
 EARLIER = "no result: it failed or became unreachable earlier in this run"
 
 
-def build(hosts: dict[str, Gathered], created: str) -> Preview:
+def build(hosts: dict[str, HostBefore], created: str) -> Preview:
     """Return the document of a run of hosts, by their names; created is its time, ISO 8601 in UTC."""
     return {
         "schema": SCHEMA,
@@ -44,10 +44,10 @@ def build(hosts: dict[str, Gathered], created: str) -> Preview:
     }
 
 
-def _host(name: str, host: Gathered) -> Host:
+def _host(name: str, host: HostBefore) -> PreviewedHost:
     plan, facts, results = host["plan"], host["facts"], host["results"]
     packages = changes.ForeseenTransactions(results)
-    entry: Host = {
+    entry: PreviewedHost = {
         "name": name,
         **_ending(host),
         "simulated": facts["simulated"] or None if facts else None,
@@ -84,7 +84,7 @@ def _host(name: str, host: Gathered) -> Host:
     return entry
 
 
-def _ending(host: Gathered) -> Ending:
+def _ending(host: HostBefore) -> HostEnding:
     """Return how far a host comes; unchanged stands for a host that came to the end of the roles."""
     failure = host["failure"]
     if failure:
@@ -98,7 +98,7 @@ def _ending(host: Gathered) -> Ending:
     return {"state": "unchanged", "refusal": None, "detail": None}
 
 
-def _present(facts: Facts) -> Present:
+def _present(facts: Facts) -> PresentNow:
     driver, nvidia = facts["driver"], facts["modules"]["nvidia"]
     packagers = sorted({package["source"] for package in driver["packages"]})
     return {
@@ -139,7 +139,7 @@ def _worker(process: User) -> Worker:
     }
 
 
-def _disk(facts: Facts, plan: Plan) -> list[Disk]:
+def _disk(facts: Facts, plan: Plan) -> list[PreviewedDisk]:
     """Return what the driver and all else of the plan take at most, per mount point."""
     known = {filesystem["mount"]: filesystem["free_mib"] for filesystem in facts["filesystems"]}
     needs = sorted(plan["disk"].items(), key=lambda item: PurePosixPath(item[0]))

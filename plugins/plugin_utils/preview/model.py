@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
 
 
-class Gathered(TypedDict):
+class HostBefore(TypedDict):
     """A host of the run: what its tasks would change, and the result of the task that failed.
 
     unreachable: it never answered. ended: it left the run before the preview. policy and force are its reboot_policy
@@ -37,7 +37,7 @@ class Gathered(TypedDict):
     force: str | None
 
 
-class Refused(TypedDict):
+class PreviewedRefusal(TypedDict):
     """A refusal."""
 
     code: str
@@ -45,11 +45,11 @@ class Refused(TypedDict):
     remedy: str
 
 
-class Ending(TypedDict):
+class HostEnding(TypedDict):
     """How far a host comes."""
 
     state: str
-    refusal: Refused | None
+    refusal: PreviewedRefusal | None
     detail: str | None
 
 
@@ -61,7 +61,7 @@ class PresentDriver(TypedDict):
     sources: list[str]
 
 
-class Present(TypedDict):
+class PresentNow(TypedDict):
     """What is there."""
 
     system: str
@@ -100,7 +100,7 @@ class Users(TypedDict):
     sessions: list[Person]
 
 
-class Change(TypedDict):
+class PreviewedChange(TypedDict):
     """What a role would do to some objects."""
 
     role: str
@@ -115,7 +115,7 @@ class Download(TypedDict):
     not_listed: list[str]
 
 
-class Disk(TypedDict):
+class PreviewedDisk(TypedDict):
     """What the whole plan takes at most of a file system."""
 
     mount: str
@@ -124,7 +124,7 @@ class Disk(TypedDict):
     enough: bool
 
 
-class Service(TypedDict):
+class ServiceChange(TypedDict):
     """A service that would be started, restarted or told to reload."""
 
     name: str
@@ -132,31 +132,31 @@ class Service(TypedDict):
     because: str
 
 
-class Reboot(TypedDict):
+class PreviewedReboot(TypedDict):
     """Whether the node would be rebooted; refusal is why site.yml would not do so now, if it would not."""
 
     needed: bool
     because: list[str]
-    refusal: Refused | None
+    refusal: PreviewedRefusal | None
 
 
-class Host(Shown, Ending):
+class PreviewedHost(Shown, HostEnding):
     """A host of a preview."""
 
     name: str
     simulated: bool | str | None
-    present: Present | None
+    present: PresentNow | None
     users: Users | None
     planned: Planned | None
     because: list[str]
     warnings: list[str]
     due: dict[str, list[str]]
     drift: list[str]
-    changes: list[Change]
+    changes: list[PreviewedChange]
     download: Download
-    disk: list[Disk]
-    services: list[Service]
-    reboot: Reboot
+    disk: list[PreviewedDisk]
+    services: list[ServiceChange]
+    reboot: PreviewedReboot
 
 
 class Preview(TypedDict):
@@ -164,4 +164,4 @@ class Preview(TypedDict):
 
     schema: int
     created: str
-    hosts: list[Host]
+    hosts: list[PreviewedHost]

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import Results
-    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import Reboot, Refused, Service
+    from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
+        PreviewedReboot,
+        PreviewedRefusal,
+        ServiceChange,
+    )
 
 DRIVER = "nvidia_driver"
 PERSISTENCED, EXPORTER = "nvidia-persistenced", "prometheus-node-exporter"
@@ -31,13 +35,13 @@ _DROP_IN = re.compile(r"^/etc/systemd/system/nvidia-[a-z]+\.service\.d/")
 _UPSTREAM = re.compile(r"^(?:\d+:)?(\d{3}(?:\.\d+){1,2})")  # of a package's version: no epoch, no revision
 
 
-def services(facts: Facts, plan: Plan, results: Results) -> list[Service]:
+def services(facts: Facts, plan: Plan, results: Results) -> list[ServiceChange]:
     """Return {name, action, because} for each service that would be started, restarted or told to reload."""
     daemons = [*_persistence_daemon(facts, plan, results), *_imex(plan, results)]
     return [*daemons, *_docker(plan, results), *_node_exporter(results)]
 
 
-def _imex(plan: Plan, results: Results) -> list[Service]:
+def _imex(plan: Plan, results: Results) -> list[ServiceChange]:
     named = IMEX_NODES in changes.things(results, DRIVER, "write")
     if not named and f"{plan['imex']['service']}.service" not in changes.things(results, DRIVER, "enable"):
         return []
@@ -45,7 +49,7 @@ def _imex(plan: Plan, results: Results) -> list[Service]:
     return [{"name": plan["imex"]["service"], "action": action, "because": "the list of its NVLink domain changes"}]
 
 
-def _docker(plan: Plan, results: Results) -> list[Service]:
+def _docker(plan: Plan, results: Results) -> list[ServiceChange]:
     engines = (one["arguments"].get("transaction") == ENGINES for one in changes.of_module(results, "packages"))
     docker = plan["container_toolkit"]["docker"]
     if any(engines) and docker and docker["start"]:
@@ -54,7 +58,7 @@ def _docker(plan: Plan, results: Results) -> list[Service]:
     return [{"name": "docker", "action": one, "because": "its settings change"} for one in actions if one]
 
 
-def _node_exporter(results: Results) -> list[Service]:
+def _node_exporter(results: Results) -> list[ServiceChange]:
     if changes.ForeseenTransactions(results).brings(EXPORTER):
         return [{"name": EXPORTER, "action": "start", "because": "its package is installed"}]
     units = [step["unit"] for one in changes.of_module(results, "units") for step in one["result"]["steps"]]
@@ -63,7 +67,7 @@ def _node_exporter(results: Results) -> list[Service]:
     return []
 
 
-def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[Service]:
+def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[ServiceChange]:
     packages = changes.ForeseenTransactions(results)
     if not plan["driver"]["persistence"]:
         return []
@@ -79,7 +83,7 @@ def _persistence_daemon(facts: Facts, plan: Plan, results: Results) -> list[Serv
     return []
 
 
-def _service(action: str, because: str) -> Service:
+def _service(action: str, because: str) -> ServiceChange:
     return {"name": PERSISTENCED, "action": action, "because": because}
 
 
@@ -137,7 +141,7 @@ def _coming(plan: Plan, results: Results) -> str | None:
     return plan["driver"]["newest_known"] if packages.brings(name) else None
 
 
-def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> Reboot:
+def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> PreviewedReboot:
     """Return whether site.yml would reboot the node, and why not now."""
     reasons = reboot_check.reboot(after)["reasons"]
     who, refusal = users.in_use(after["users_of_gpus"]), None
@@ -148,7 +152,7 @@ def reboot(name: str, after: Facts, policy: str | None, force: str | None) -> Re
     return {"needed": bool(reasons), "because": reasons, "refusal": _plain(refusal) if refusal else None}
 
 
-def _plain(refusal: Refusal) -> Refused:
+def _plain(refusal: Refusal) -> PreviewedRefusal:
     return {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy}
 
 

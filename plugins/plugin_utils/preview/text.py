@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
-        Change,
-        Disk,
-        Host,
         Planned,
-        Present,
+        PresentNow,
         Preview,
+        PreviewedChange,
+        PreviewedDisk,
+        PreviewedHost,
     )
 
 HEADS = ("HOST", "PREVIEW", "GPUS", "DRIVER NOW", "PLANNED", "DOWNLOAD", "REBOOT", "GPUS IN USE")
@@ -67,7 +67,7 @@ def size(count: int) -> str:
     return f"{amount:.0f} {units[0]}" if units[0] != "GB" else f"{amount:.1f} GB"
 
 
-def _row(host: Host) -> tuple[str, ...]:
+def _row(host: PreviewedHost) -> tuple[str, ...]:
     present, planned, users = host["present"], host["planned"], host["users"]
     name = host["name"] + (" (simulated)" if host["simulated"] else "")
     if not present or not users:
@@ -93,12 +93,12 @@ def _planned(driver: Planned) -> str:
     return f"{driver['version'] or driver['branch']} {driver['kernel_modules']}" if driver["kernel_modules"] else "none"
 
 
-def _download(host: Host) -> str:
+def _download(host: PreviewedHost) -> str:
     count = host["download"]["bytes"]
     return "not known yet" if count is None else size(count)
 
 
-def _host(host: Host) -> Iterator[str]:
+def _host(host: PreviewedHost) -> Iterator[str]:
     yield ""
     yield f"{host['name']}: {STATES[host['state']]}" + (
         f"  (SIMULATED: {host['simulated']})" if host["simulated"] else ""
@@ -109,7 +109,7 @@ def _host(host: Host) -> Iterator[str]:
             label = ""  # noqa: PLW2901 - said once
 
 
-def _details(host: Host) -> Iterator[tuple[str, list[str]]]:
+def _details(host: PreviewedHost) -> Iterator[tuple[str, list[str]]]:
     """Yield what is to be said of a host: label and lines."""
     if host["refusal"]:
         yield "refused", [f"GPULAB-{host['refusal']['code']} {host['refusal']['cause']}"]
@@ -144,7 +144,7 @@ def _details(host: Host) -> Iterator[tuple[str, list[str]]]:
     yield "note", host["warnings"]
 
 
-def _present(present: Present) -> list[str]:
+def _present(present: PresentNow) -> list[str]:
     driver = present["driver"]
     source = f" ({', '.join(driver['sources'])})" if driver["sources"] else ""
     said = [f"driver {driver['on_disk'] or 'none'}{source}"]
@@ -153,25 +153,25 @@ def _present(present: Present) -> list[str]:
     return [f"{present['system']}, kernel {present['kernel']}", "; ".join(said)]
 
 
-def _type(host: Host) -> str:
+def _type(host: PreviewedHost) -> str:
     """Say the types of a host, and which options they set; the reasons are among those of the plan."""
     names = ", ".join(default["option"] for default in host["defaults"])
     return " and ".join(host["host_types"]) + (f", by default: {names}" if names else "")
 
 
-def _change(change: Change) -> str:
+def _change(change: PreviewedChange) -> str:
     count = f"{len(change['objects'])} packages: " if change["action"] in {"install", "change", "remove"} else ""
     action = ACTIONS.get(change["action"], change["action"])
     return f"{change['role']}: {action} {count}{first(change['objects'], SHOWN)}"
 
 
-def _disk(disk: Disk) -> str:
+def _disk(disk: PreviewedDisk) -> str:
     free = "unknown" if disk["free_mib"] is None else f"{disk['free_mib']} MiB"
     enough = "" if disk["enough"] else "  NOT ENOUGH"
     return f"{disk['mount']}: at most {disk['needed_mib']} MiB for the whole plan, free {free}{enough}"
 
 
-def _reboot(host: Host) -> list[str]:
+def _reboot(host: PreviewedHost) -> list[str]:
     reboot = host["reboot"]
     said = [f"yes: {reason}" for reason in reboot["because"]]
     if reboot["refusal"]:

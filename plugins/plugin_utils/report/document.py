@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ResultRecord
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Gpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import ReportedGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
-        Finding,
-        Gathered,
-        Host,
+        GatheredHost,
         Report,
+        ReportedHost,
+        SharedFinding,
         TrendOf,
     )
 
 SCHEMA = 1
-UNKNOWN: Gpu = {
+UNKNOWN: ReportedGpu = {
     "index": None,
     "model": None,
     "device": None,
@@ -56,7 +56,7 @@ RATES = ("_gbs", "_tflops")
 FINDINGS = ("fail", "warn", "unknown", "info")
 
 
-def build(hosts: dict[str, Gathered], created: str, seconds: float | None = None) -> Report:
+def build(hosts: dict[str, GatheredHost], created: str, seconds: float | None = None) -> Report:
     """Return the document of a run of hosts, by their names.
 
     created is the time of the run, ISO 8601 in UTC, seconds how long the run took until then, None where nobody looked.
@@ -97,7 +97,7 @@ def with_history(report: Report, earlier: Mapping[str, Sequence[Line]]) -> Repor
     }
 
 
-def _host(name: str, host: Gathered, compared: list[Result]) -> Host:
+def _host(name: str, host: GatheredHost, compared: list[Result]) -> ReportedHost:
     facts = Facts(host["facts"] or {})
     state, detail = _state(host)
     results = host["results"] + [result.as_dict() for result in compared]
@@ -124,7 +124,7 @@ def _host(name: str, host: Gathered, compared: list[Result]) -> Host:
     }
 
 
-def _state(host: Gathered) -> tuple[str, str | None]:
+def _state(host: GatheredHost) -> tuple[str, str | None]:
     """Return (state, detail): verified, unreachable, or failed before it could be judged."""
     if host["results"] or host["not_for_this_machine"]:
         return "verified", None
@@ -136,7 +136,7 @@ def _state(host: Gathered) -> tuple[str, str | None]:
     return "failed", "no result: it failed or became unreachable earlier in this run"
 
 
-def inventory(facts: Facts) -> list[Gpu]:
+def inventory(facts: Facts) -> list[ReportedGpu]:
     """Return one record for each GPU of a node: NVML's where it answers, else what the PCI bus shows."""
     xids: dict[str, dict[str, int]] = {}
     for event in facts.get("kernel_log.events", []):
@@ -152,7 +152,7 @@ def inventory(facts: Facts) -> list[Gpu]:
     ]
 
 
-def _gpu(gpu: Facts, xids: dict[str, dict[str, int]], rates: dict[str, dict[str, float]]) -> Gpu:
+def _gpu(gpu: Facts, xids: dict[str, dict[str, int]], rates: dict[str, dict[str, float]]) -> ReportedGpu:
     """Return what the inventory says of a GPU that NVML lists."""
     if "error" in gpu.data:
         return {**UNKNOWN, "index": gpu.data.get("index"), "model": f"no answer: {gpu.data['error']}"}
@@ -224,9 +224,9 @@ def _pcie(gpu: Facts) -> str | None:
     return f"gen {gpu.get('pcie.generation')} of {gpu.get('pcie.max_generation')}, x{width}" if width else None
 
 
-def findings(results: list[ResultRecord]) -> list[Finding]:
+def findings(results: list[ResultRecord]) -> list[SharedFinding]:
     """Return what a person must look at, the gravest first; one finding names all of its GPUs."""
-    grouped: dict[tuple[str, ...], Finding] = {}
+    grouped: dict[tuple[str, ...], SharedFinding] = {}
     for result in results:
         if result["severity"] in FINDINGS:
             about = result["id"], result["severity"], result["summary"]

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import
 # XML 1.0 has no way to write these, not even escaped.
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import ResultRecord
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Host, Report
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report, ReportedHost
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -58,7 +58,7 @@ def _xml(value: str | None) -> str:
     return NOT_XML.sub("�", str(value or ""))
 
 
-def prometheus(host: Host, created: float) -> str:
+def prometheus(host: ReportedHost, created: float) -> str:
     """Return one host's results for node_exporter's textfile collector. created is in seconds since 1970.
 
     A check's value is the rank of its worst result in the order of SEVERITIES. It has no time of a proof where the host
@@ -130,11 +130,11 @@ def _news(document: Report) -> list[str]:
     return lines
 
 
-def _verdict(host: Host) -> str:
+def _verdict(host: ReportedHost) -> str:
     return str(host["verdict"] if host["state"] == "verified" else host["state"])
 
 
-def _tally(host: Host) -> str:
+def _tally(host: ReportedHost) -> str:
     if host["state"] != "verified":
         return str(host["detail"] or "").partition(" Remedy: ")[0]  # the run's recap has the remedy
     return ", ".join(f"{number} {name}" for name, number in reversed(host["counts"].items()) if number)

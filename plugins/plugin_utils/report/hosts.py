@@ -22,7 +22,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Ending, Gathered, Report
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import GatheredHost, Report, TaskEnding
 
 # What the tasks before the judgement register, the latest first.
 BEFORE_THE_PROOF = (
@@ -39,7 +39,7 @@ BEFORE_THE_PROOF = (
 
 
 def publish(
-    hosts: dict[str, Gathered], settings: Mapping[str, Any], *, record: bool = True
+    hosts: dict[str, GatheredHost], settings: Mapping[str, Any], *, record: bool = True
 ) -> tuple[Report, list[str], Path]:
     """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
 
@@ -68,7 +68,7 @@ def publish(
 
 def gather(
     names: Iterable[str], hostvars: Mapping[str, Any], ends: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Gathered]:
+) -> dict[str, GatheredHost]:
     """Return what the document is built from, for each host, failed and unreachable ones included.
 
     ends are the results by which hosts left the run, where they are known; else what the tasks before the proof
@@ -87,7 +87,7 @@ def gather(
             "run": run.of(name) if run else NOBODY_LOOKED,
         }
     # What hostvars hand out is tagged and lazy; JSON makes plain data of it. What modules of a node said is shown here.
-    plain: dict[str, Gathered] = plain_values(json.loads(json.dumps(hosts, default=str)))
+    plain: dict[str, GatheredHost] = plain_values(json.loads(json.dumps(hosts, default=str)))
     for host in plain.values():
         facts, verify = host["facts"] or {}, host["verify"]
         found = judge(facts, host["plan"], verify["declared"]) if "declared" in verify else ([], [])
@@ -104,10 +104,10 @@ def last_words(known: Any) -> dict[str, Any]:
     return next((result for result in results if result.get("failed") or result.get("unreachable")), {})
 
 
-def _ending(reading: Mapping[str, Any], host: str) -> Ending:
+def _ending(reading: Mapping[str, Any], host: str) -> TaskEnding:
     """Return how the reading ended, its message with cause and remedy where they are known."""
     parts: Any = {part: reading[part] for part in ("unreachable", "failed", "msg") if part in reading}
-    ending: Ending = parts
+    ending: TaskEnding = parts
     if ending.get("unreachable") or ending.get("failed"):
         refusal = explain(reading, host, unreachable=bool(ending.get("unreachable")))
         ending["msg"] = str(refusal) if refusal else ending.get("msg", "")

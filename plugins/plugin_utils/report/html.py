@@ -25,7 +25,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypeOption
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Finding, Host, Report
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report, ReportedHost, SharedFinding
 
 HERE = Path(__file__).parent
 SYMBOLS = {"ok": "✓", "skipped": "·", "info": "i", "unknown": "?", "warn": "!", "fail": "✗"}
@@ -53,7 +53,7 @@ class Listed(TypedDict):
     summary: Summary | None
 
 
-class Evidence(TypedDict):
+class SeenEvidence(TypedDict):
     """What was seen, and what was expected."""
 
     observed: Any
@@ -61,7 +61,7 @@ class Evidence(TypedDict):
     unit: str | None
 
 
-class Seen(Evidence):
+class Seen(SeenEvidence):
     """What was seen on a host; number is its place in the document."""
 
     name: str
@@ -69,7 +69,7 @@ class Seen(Evidence):
     gpus: list[GpuId]
 
 
-class Entry(TypedDict):
+class PageEntry(TypedDict):
     """A finding with all hosts that have it; evidence is what is the same on all of them."""
 
     id: str
@@ -79,7 +79,7 @@ class Entry(TypedDict):
     remediation: str
     hosts: list[Seen]
     anchor: str
-    evidence: Evidence | None
+    evidence: SeenEvidence | None
 
 
 class OfCheck(TypedDict):
@@ -87,7 +87,7 @@ class OfCheck(TypedDict):
 
     id: str
     severity: str
-    entries: list[Entry]
+    entries: list[PageEntry]
     hosts: int
 
 
@@ -211,7 +211,7 @@ def _by_check(document: Report) -> tuple[list[OfCheck], dict[tuple[str, str], st
 
     The gravest and the most frequent checks, and findings of a check, come first.
     """
-    entries: dict[tuple[str, ...], Entry] = {}
+    entries: dict[tuple[str, ...], PageEntry] = {}
     for number, host in enumerate(document["hosts"]):
         for found in _lost(host) + findings(host["results"]):
             key = found["id"], found["severity"], found["summary"], str(found["reason"]), found["remediation"]
@@ -232,7 +232,7 @@ def _by_check(document: Report) -> tuple[list[OfCheck], dict[tuple[str, str], st
     return checks, cells
 
 
-def _entry(found: Finding) -> Entry:
+def _entry(found: SharedFinding) -> PageEntry:
     return {
         "id": found["id"],
         "severity": found["severity"],
@@ -245,7 +245,7 @@ def _entry(found: Finding) -> Entry:
     }
 
 
-def _seen(name: str, number: int, found: Finding) -> Seen:
+def _seen(name: str, number: int, found: SharedFinding) -> Seen:
     return {
         "name": name,
         "number": number,
@@ -259,7 +259,7 @@ def _seen(name: str, number: int, found: Finding) -> Seen:
 NOT_JUDGED = "not judged"
 
 
-def _lost(host: Host) -> list[Finding]:
+def _lost(host: ReportedHost) -> list[SharedFinding]:
     """Return the finding about a host that was not judged."""
     if host["state"] == "verified":
         return []
@@ -281,16 +281,16 @@ def _lost(host: Host) -> list[Finding]:
     ]
 
 
-def _same_evidence(hosts: list[Seen]) -> Evidence | None:
+def _same_evidence(hosts: list[Seen]) -> SeenEvidence | None:
     """Return what was seen where it is the same on all hosts, and there is some."""
-    of_hosts: list[Evidence] = [
+    of_hosts: list[SeenEvidence] = [
         {"observed": host["observed"], "expected": host["expected"], "unit": host["unit"]} for host in hosts
     ]
     first, same = of_hosts[0], all(one == of_hosts[0] for one in of_hosts)
     return first if same and (first["observed"] is not None or first["expected"] is not None) else None
 
 
-def _simulations(hosts: list[Host]) -> dict[str, list[str]]:
+def _simulations(hosts: list[ReportedHost]) -> dict[str, list[str]]:
     """Return what the simulator says of itself, and on which hosts."""
     found: dict[str, list[str]] = {}
     for host in hosts:
@@ -299,7 +299,7 @@ def _simulations(hosts: list[Host]) -> dict[str, list[str]]:
     return found
 
 
-def _row(host: Host) -> dict[str, str]:
+def _row(host: ReportedHost) -> dict[str, str]:
     """Return the worst severity of each check on this host."""
     row: dict[str, str] = {}
     for result in host["results"]:
@@ -311,18 +311,18 @@ def _says(severity: str | None) -> bool:
     return severity not in (None, "skipped")
 
 
-def _models(host: Host) -> list[str]:
+def _models(host: ReportedHost) -> list[str]:
     """Return the models of the host's GPUs, each once."""
     return list(dict.fromkeys(str(gpu["model"]) for gpu in host["gpus"] if gpu["model"]))
 
 
-def _gpus(host: Host) -> str:
+def _gpus(host: ReportedHost) -> str:
     """Return the host's GPUs in a few words: 8 x NVIDIA H100."""
     count = {model: sum(str(gpu["model"]) == model for gpu in host["gpus"]) for model in _models(host)}
     return ", ".join(f"{number} × {model}" for model, number in count.items())  # noqa: RUF001 - for people
 
 
-def _types(hosts: list[Host]) -> list[OfType]:
+def _types(hosts: list[ReportedHost]) -> list[OfType]:
     """Return {types, defaults, hosts} for each combination of types and of what they set."""
     found: dict[str, OfType] = {}
     for host in hosts:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 
-class Ending(TypedDict, total=False):
+class TaskEnding(TypedDict, total=False):
     """How a task ended that reads or judges a host."""
 
     unreachable: bool
@@ -31,20 +31,20 @@ class Ending(TypedDict, total=False):
     msg: str
 
 
-class Verified(Ending, total=False):
+class Verified(TaskEnding, total=False):
     """How the task verify ended, and what was declared where it has judged."""
 
     declared: Declared
 
 
-class Done(TypedDict):
+class DoneOnHost(TypedDict):
     """What the run did on a host: the tasks that changed it, and how long it took there."""
 
     changed: list[str] | None
     seconds: float | None
 
 
-class Gathered(TypedDict):
+class GatheredHost(TypedDict):
     """A host of the run: its facts and plan, the results of its checks (none where it was not judged)."""
 
     groups: list[str]
@@ -53,11 +53,11 @@ class Gathered(TypedDict):
     results: list[ResultRecord]
     not_for_this_machine: list[NotForThisMachine]
     verify: Verified
-    reading: Ending
-    run: Done
+    reading: TaskEnding
+    run: DoneOnHost
 
 
-class Host(Proven, Shown):
+class ReportedHost(Proven, Shown):
     """A host of a report; changed are the tasks that changed it."""
 
     name: str
@@ -77,7 +77,7 @@ class Described(TypedDict):
     source: str
 
 
-class Finding(ResultRecord):
+class SharedFinding(ResultRecord):
     """A finding, with all GPUs that have it."""
 
     gpus: list[GpuId]
@@ -100,4 +100,4 @@ class Report(Dated):
     remedies: dict[str, str]
     changes: Changes | None
     trends: list[TrendOf]
-    hosts: list[Host]
+    hosts: list[ReportedHost]

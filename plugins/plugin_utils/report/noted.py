@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import RunBoard
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Done
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import DoneOnHost
 
 
 class Noted:
@@ -34,12 +34,12 @@ class Noted:
         """Return how long the run has taken."""
         return round(time.monotonic() - self.board.started, 1)
 
-    def of(self, host: str) -> Done:
+    def of(self, host: str) -> DoneOnHost:
         """Return {changed, seconds} of a host: the tasks that changed it, and the time that the run took for it."""
         return {"changed": self._changed.get(host, []), "seconds": round(self.board.seconds(host), 1)}
 
 
-NOBODY_LOOKED: Done = {"changed": None, "seconds": None}
+NOBODY_LOOKED: DoneOnHost = {"changed": None, "seconds": None}
 _runs: list[Noted] = []
 
 

@@ -154,7 +154,7 @@ class Given(TypedDict, total=False):
     before: fence.Before
 
 
-class Answer(TypedDict, total=False):
+class FenceAnswer(TypedDict, total=False):
     """What the module fence answers; drained_by_others is why Kubernetes still keeps work away."""
 
     failed: bool
@@ -168,10 +168,10 @@ class Answer(TypedDict, total=False):
     drained_by_others: str
 
 
-Module = Callable[[Given], Answer]
+Module = Callable[[Given], FenceAnswer]
 
 
-def work(given: Given, settings: Settings, module: Module, *, check_mode: bool) -> Answer:
+def work(given: Given, settings: Settings, module: Module, *, check_mode: bool) -> FenceAnswer:
     """Do one work of the module fence, in Kubernetes too where the node is one of its nodes.
 
     module does the node's part with arguments, and returns its result. The record on the node is there before the
@@ -196,7 +196,7 @@ def work(given: Given, settings: Settings, module: Module, *, check_mode: bool) 
     return change(given, node, record, module, None if check_mode else cluster)
 
 
-def _look(given: Given, settings: Settings, module: Module) -> Answer:
+def _look(given: Given, settings: Settings, module: Module) -> FenceAnswer:
     """Look who uses the node, its pods among them."""
     result = module(given)
     record = result.get("fence")
@@ -207,7 +207,7 @@ def _look(given: Given, settings: Settings, module: Module) -> Answer:
     return {**result, "users": ", ".join(filter(None, [*pods, result["users"]]))}
 
 
-def _wanted(given: Given, settings: Settings, seen: Answer) -> bool:
+def _wanted(given: Given, settings: Settings, seen: FenceAnswer) -> bool:
     """Tell whether a node without a fence gets one in Kubernetes; who names a kubeconfig means its cluster."""
     engine = given.get("engine", AUTO)
     named = engine == KUBERNETES or (engine == AUTO and bool(settings.kubeconfig) and bool(seen["kubelet"]))
@@ -224,7 +224,7 @@ def _names(host: str, record: fence.Record | None, settings: Settings) -> set[st
 
 def _drain(
     given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
-) -> Answer:
+) -> FenceAnswer:
     """Fence the node, then cordon it; one that somebody else has cordoned stays as it is."""
     others = node.cordoned and not node.is_ours(given["run"])
     seen: fence.Before = {"name": node.name, "drained": others, "reason": node.fence}
@@ -245,7 +245,7 @@ def _drain(
 
 def _resume(
     given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
-) -> Answer:
+) -> FenceAnswer:
     """Take this run's cordon back, then lift the fence; another's cordon stays, and is named."""
     ours = record is not None and node.is_ours(record["run"])
     if ours and cluster:
@@ -256,6 +256,6 @@ def _resume(
     return {**result, "drained_by_others": node.fence or "cordoned"} if node.cordoned else result
 
 
-def _changed(result: Answer, what: str) -> Answer:
+def _changed(result: FenceAnswer, what: str) -> FenceAnswer:
     changes: Changes = [*(result.get("changes") or ()), {"action": "write", "what": what}]
     return {**result, "changed": True, "changes": changes}

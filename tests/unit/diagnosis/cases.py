@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, Process
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, ExaminedProcess
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, Asked, Case
@@ -87,9 +87,9 @@ def process(pid: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def record(pid: int, **changes: Any) -> Process:
+def record(pid: int, **changes: Any) -> ExaminedProcess:
     """Return such a record as the code on the node has it."""
-    return typed(process(pid, **changes), Process)
+    return typed(process(pid, **changes), ExaminedProcess)
 
 
 def evidence(facts: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import asked, evidence, machine, processes, reach
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, Question
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import DiagnosisQuestion, Killed
 
 from . import cases
 
@@ -56,13 +56,13 @@ def test_names(error, names):
 
 
 def test_a_port_that_is_not_told_is_pytorchs_own():
-    names, servers, ports = evidence.network_of(Question(error="Address already in use"), [])
+    names, servers, ports = evidence.network_of(DiagnosisQuestion(error="Address already in use"), [])
     assert (names, servers, ports) == ([], [], [29500])
 
 
 def test_a_job_names_its_meeting_place():
     record = cases.record(7, environment={"MASTER_ADDR": "node08", "MASTER_PORT": "29501"})
-    assert evidence.network_of(Question(), [record]) == (["node08"], [("node08", 29501)], [29501])
+    assert evidence.network_of(DiagnosisQuestion(), [record]) == (["node08"], [("node08", 29501)], [29501])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Machine
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import MachineNow
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, known
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES, SYMPTOMS
 from hypothesis import HealthCheck, given, settings
@@ -54,7 +54,7 @@ def test_what_could_not_be_read_ends_no_diagnosis(symptom):
         key: type(value)() if isinstance(value, (list, dict)) else None for key, value in cases.evidence(facts).items()
     }
     nothing.update(
-        seconds=3.0, late=["processes", "libraries", "network", "machine"], machine=asdict(Machine()), hostname=None
+        seconds=3.0, late=["processes", "libraries", "network", "machine"], machine=asdict(MachineNow()), hostname=None
     )
     document = diagnose.diagnosis(cases.case(facts, nothing, symptom), "node1", "2026-11-26T08:00:00Z")
     assert document.findings == []

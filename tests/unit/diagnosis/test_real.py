@@ -24,7 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import (
     processes,
     reach,
 )
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Mount, Question
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import DiagnosisQuestion, NetworkMount
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from sim.build import build
 
@@ -49,7 +49,7 @@ def start(start):
 
 
 def gathered(seconds=0.2, own=-1, library=NO_LIBRARY, **asked):
-    return asdict(evidence.gather(Node(), Question(seconds=seconds, **asked), own, 5, library))
+    return asdict(evidence.gather(Node(), DiagnosisQuestion(seconds=seconds, **asked), own, 5, library))
 
 
 def found(symptom, seconds=0.2, library=NO_LIBRARY, **asked):
@@ -351,7 +351,7 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(monkeypatch):
     begun = time.monotonic()
     found = machine.MountsQuery(Node(), 0.3).evidence()
     assert time.monotonic() - begun < 3
-    assert found == [Mount("/srv/data", "nfs4", "nas:/data", None)]
+    assert found == [NetworkMount("/srv/data", "nfs4", "nas:/data", None)]
 
 
 def test_a_driver_that_hangs_is_not_waited_for(tmp_path, start):
@@ -363,7 +363,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path, start):
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     pid = start(READY).pid
     begun = time.monotonic()
-    read = asdict(evidence.gather(Node(), Question(pid=pid, seconds=0.1), -1, 1, str(library)))
+    read = asdict(evidence.gather(Node(), DiagnosisQuestion(pid=pid, seconds=0.1), -1, 1, str(library)))
     assert time.monotonic() - begun < 10
     assert read["gpus"] == []
     assert one(read)["pid"] == pid

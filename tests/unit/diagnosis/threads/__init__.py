@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import evidence, reach
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Question
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import DiagnosisQuestion
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 
 from unit.checks import nodes
@@ -33,7 +33,7 @@ def read(half: str) -> list[dict[str, Any]]:
 def findings(text: str) -> list[Any]:
     """Diagnose a pasted text on a node without internet."""
     facts = nodes.healthy("h100x8")
-    names, servers, _ports = evidence.network_of(Question(error=text), [])
+    names, servers, _ports = evidence.network_of(DiagnosisQuestion(error=text), [])
     problem = "Temporary failure in name resolution"
     found = cases.evidence(
         facts,
