@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog as catalogs
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure, values
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check.conflicts import conflicts
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
@@ -101,7 +103,11 @@ def _of_variable(name: str, value: Any, hosts: list[str], options: Options) -> I
 
 
 def _of_unknown(name: str, options: Options) -> str:
-    """Return the remedy for an unknown variable."""
+    """Return the remedy for an unknown variable; of another role's, what takes its place here."""
+    for foreign in catalogs.load().read("foreign_names")["roles"]:
+        for pattern, answer in foreign["variables"].items():
+            if fnmatchcase(name, pattern):
+                return f"It is a variable of {foreign['name']}. {answer}"
     near, role = options.nearest(name), options.role_of(name)
     if near:
         return f"Did you mean {near}?"

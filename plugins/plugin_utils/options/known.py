@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import LOADER
 from ansible_collections.gpulab.node.plugins.plugin_utils.options.option import Option, of_spec
 
 ROOT = Path(__file__).parents[3]
-NEAR = 0.6  # of difflib, for a name with one of our prefixes
+NEAR = 0.8  # of difflib, for a name with one of our prefixes
 NEARER = 0.9  # for any other name: cudnn_verison is meant for us, cudnn_home is not
 # Names of roles and playbooks that others' variables begin with, too: storage_class is not meant for us.
 GENERAL = (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.options import load
 
 from .make import check_hosts, check_variables
@@ -128,3 +131,13 @@ def test_a_lock_that_pins_nothing_is_refused_and_one_that_is_not_there_yet_is_no
     (tmp_path / "lab.lock").write_text("torch\n")
     (message,) = check_variables(gpulab_environments=[environment])
     assert message.startswith("GPULAB-E007 node1: a line of a lock does not pin its package: torch.")
+
+
+def test_what_takes_the_place_of_others_variables_is_there_and_they_are_not():
+    known = load()
+    for role in catalog.load().read("foreign_names")["roles"]:
+        for pattern, answer in role["variables"].items():
+            assert not fnmatch.filter(known.options, pattern), pattern
+            named = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", answer))
+            assert named <= set(known.options), answer
+            assert named or answer.startswith(("Leave", "gpulab")), answer
