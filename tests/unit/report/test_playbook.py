@@ -6,6 +6,7 @@ The node's facts come from the real gpu_facts; where a test needs a GPU's facts,
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,8 @@ def made_facts(tmp_path):
         "register": "gpulab_reading",
     }
     playbook["vars"] = {**of_role("defaults"), **of_role("vars")}
+    for included in (ROOT / "roles/verify/tasks").glob("*.yml"):
+        shutil.copy(included, tmp_path)
     path = tmp_path / "made.yml"
     path.write_text(yaml.safe_dump([playbook]), encoding="utf-8")
     return path
