@@ -33,6 +33,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
 DEFAULTS: dict[str, Any] = {"timeout": 5, "work": GO_ON, "run": None, "kernel_values": [], "dead": None}
+# What a look returns. Ansible takes what else a node says, as add_host, out of a module's answer, not out of this one.
+RETURNED = ("changed", "failed", "msg", "refusal", "holder", "ansible_facts")
 
 
 class ActionModule(NormalAction):
@@ -71,12 +73,12 @@ class ActionModule(NormalAction):
             asked = {**DEFAULTS, **self._task.args, "program": None}
             asked["timeout"] = int(asked["timeout"])
             words = ["-I", "-c", program.COMMAND, f"{program.PLACE}/{digest}"]
-            call = " ".join([_interpreter(variables), *map(shlex.quote, words)])
+            call = shlex.join([_interpreter(variables), *words])
             data = json.dumps({"asked": asked, "check_mode": self._task.check_mode}).encode()
             answer = self._low_level_execute_command(call, in_data=data)
-            if answer["rc"] == 0:
-                result: dict[str, Any] = json.loads(answer["stdout"].splitlines()[-1])
-                return result
+            told = answered_by_program(answer["stdout"]) if answer["rc"] == 0 else None
+            if told is not None:
+                return told
         self._task.args["program"] = digest
         answered: dict[str, Any] = super().run(tmp, variables)
         return answered
@@ -120,6 +122,15 @@ def _interpreter(variables: dict[str, Any]) -> str:
     """Return the node's Python, as far as the inventory tells."""
     told = str(variables.get("ansible_python_interpreter") or "auto")
     return "/usr/bin/python3" if told.startswith("auto") else told
+
+
+def answered_by_program(output: str) -> dict[str, Any] | None:
+    """Return what the program on the node answers, and nothing else that it says; None where that is no answer."""
+    try:
+        told = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return {name: told[name] for name in RETURNED if name in told} if isinstance(told, dict) else None
 
 
 def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 FILE = "/var/lib/prometheus/node-exporter/gpulab-proof.prom"
-WRITE = "umask 022 && echo {text} | base64 -d >{file}.new && mv -f {file}.new {file}"
+# The directory is prometheus's to replace, so root writes to nothing that is there: set -C opens new files alone.
+WRITE = "umask 022 && rm -f {file}.new && set -C && echo {text} | base64 -d >{file}.new && mv -fT {file}.new {file}"
 
 
 class ActionModule(ActionBase):

@@ -10,7 +10,7 @@ module gpu_facts brings 0.5 MB with each call, which each run packs, sends, unpa
 from __future__ import annotations
 
 import compileall
-import contextlib
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -30,9 +30,14 @@ def keep(digest: str, place: Path = PLACE) -> None:
     """Leave the program that runs now on the node, in place of others, where it is not there and the disk has room."""
     if not (place / digest).is_dir():
         shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):
+        umask = os.umask(0o022)  # root runs it, so nobody else may write there, whatever the session says
+        try:
             _write(place / f".{digest}.new")
             (place / f".{digest}.new").rename(place / digest)
+        except OSError:
+            pass
+        finally:
+            os.umask(umask)
 
 
 def _write(new: Path) -> None:

@@ -40,6 +40,8 @@ FILES = (
     "/run/docker.pid",
 )
 FOUND = {"gpulab_environments", "gpulab_cuda_compiled", "gpulab_container_started"}
+COMPILERS = ("gcc", "g++")  # those that nvcc takes where the plan names none
+PROGRAMS = ("/usr/local/bin", "/usr/bin")
 SHARED = ("/", "/usr", "/usr/local")  # prefixes of others, too: there the package manager tells
 DEBIANS_TOOLKIT = "/usr/lib/nvidia-cuda-toolkit"
 
@@ -137,7 +139,7 @@ def _emit_files(node: Node, asked: Asked, emit: child.Emit) -> None:
 def _files(node: Node, asked: Asked) -> Iterator[str]:
     toolkits = asked.toolkits or []
     yield from (_status(node.path(path)) for path in FILES)
-    yield from (_status(node.path(str(one["host_compiler"]))) for one in toolkits if one.get("host_compiler"))
+    yield from (_status(node.path(path)) for one in toolkits for path in _compilers(one.get("host_compiler")))
     for prefix in sorted({str(one["prefix"]) for one in toolkits}):
         yield _status(node.path(f"{prefix}/bin/nvcc"))
         yield from _tree(node.path(DEBIANS_TOOLKIT if prefix in SHARED else prefix))
@@ -147,6 +149,13 @@ def _files(node: Node, asked: Asked) -> Iterator[str]:
         yield from _tree(link.resolve())
         if str(interpreter.parent.parent) not in SHARED:
             yield from _tree(interpreter.parent.parent)
+
+
+def _compilers(named: str | None) -> list[str]:
+    """Return where the compiler may be that nvcc takes; links lead there which no package manager knows of."""
+    if named and "/" in named:
+        return [named]
+    return [f"{place}/{name}" for place in PROGRAMS for name in ([named] if named else COMPILERS)]
 
 
 def _links(places: Iterable[Path]) -> Iterator[Path]:

@@ -198,6 +198,28 @@ def test_the_program_on_the_node_answers_where_it_can(pipelining, async_val, sta
         assert given["asked"]["timeout"] == 7
 
 
+def asked_by_program(monkeypatch, output):
+    """Return the action's result where the node's program prints this, and its module has the healthy facts."""
+    by_module = {"changed": False, "ansible_facts": {"gpulab": nodes.healthy(MODEL), "gpulab_check_mode": True}}
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", lambda *_a, **_k: {"rc": 0, "stdout": output})
+    monkeypatch.setattr(NormalAction, "run", lambda *_arguments: by_module)
+    task = Task()
+    task.args, task.check_mode = {}, True
+    return action(task, pipelining=True).run(task_vars={"inventory_hostname": "node1"})
+
+
+def test_a_node_that_answers_by_its_program_changes_no_other_host(monkeypatch):
+    told = {"changed": False, "ansible_facts": {"gpulab": nodes.healthy(MODEL), "gpulab_check_mode": False}}
+    told["add_host"] = {"host_name": "node2", "host_vars": {"ansible_connection": "local"}}
+    told |= {"add_group": "x", "_ansible_delegated_vars": {}, "ansible_stats": {"data": {}}, "unreachable": False}
+    assert asked_by_program(monkeypatch, json.dumps(told)).keys() == {"changed", "ansible_facts"}
+
+
+@pytest.mark.parametrize("output", ["", "\n", "no JSON", "[]", "null", "[" * 100_000])
+def test_where_the_program_says_nothing_of_use_the_module_is_asked(output, monkeypatch):
+    assert asked_by_program(monkeypatch, output)["ansible_facts"]["gpulab_check_mode"] is True
+
+
 @pytest.mark.parametrize(
     "ending", [{"failed": True, "msg": "x"}, {"refusal": {"code": "S010", "cause": "x", "remedy": "y"}}]
 )

@@ -14,9 +14,9 @@ KEEP = KEEP.format(MODULE) + "program.keep(sys.argv[2], Path(sys.argv[3]))"
 ASKED = {"timeout": 1, "work": "go on", "run": None, "kernel_values": [], "dead": None, "program": None}
 
 
-def keep(place, digest="digest"):
+def keep(place, digest="digest", umask=0o022):
     """Leave the program as a module does that runs in a process of its own."""
-    subprocess.run([sys.executable, "-c", KEEP, ROOT / "collections", digest, place], check=True)
+    subprocess.run([sys.executable, "-c", KEEP, ROOT / "collections", digest, place], check=True, umask=umask)
 
 
 def test_the_program_answers_as_the_module_does(tmp_path):
@@ -39,6 +39,12 @@ def test_a_newer_program_takes_the_place_of_an_older_one(tmp_path):
     for digest in ("older", "newer", "newer"):
         keep(tmp_path, digest)
     assert [path.name for path in tmp_path.iterdir()] == ["newer"]
+
+
+def test_nobody_else_may_write_to_what_root_runs_whatever_the_session_says(tmp_path):
+    keep(tmp_path / "state/program", umask=0)
+    paths = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
+    assert [path for path in paths if path.stat().st_mode & 0o022] == []
 
 
 def test_a_disk_that_takes_no_program_fails_no_run(tmp_path):

@@ -116,6 +116,25 @@ def test_debians_toolkit_is_watched_where_it_lies(root):
     assert watched(root, asked=asked) != before
 
 
+@pytest.mark.parametrize(
+    ("named", "watched_name"), [(None, "gcc"), (None, "g++"), ("g++-12", "g++-12"), ("/opt/gcc/bin/g++", None)]
+)
+def test_the_compiler_that_nvcc_takes_ends_it_wherever_a_link_leads_then(root, named, watched_name):
+    asked = replace(ASKED, toolkits=[{**TOOLKIT, "host_compiler": named}])
+    file = root / (f"usr/bin/{watched_name}" if watched_name else "opt/gcc/bin/g++")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for name in ("12", "14"):
+        (root / name).write_text(name)
+    file.unlink(missing_ok=True)
+    file.symlink_to(root / "12")
+    before = watched(root, asked=asked)
+    file.unlink()
+    file.symlink_to(root / "14")
+    other = watched(root, asked=asked)
+    file.unlink()
+    assert len({before, other, watched(root, asked=asked)}) == 3
+
+
 def test_without_the_builds_there_is_nothing_to_go_by(root):
     shutil.rmtree(root / "opt/builds")
     assert watched(root) is None

@@ -42,6 +42,14 @@ def test_metrics_take_the_place_of_former_ones(written, tmp_path):
     assert (tmp_path / "node/gpulab-proof.prom").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_link_that_lies_in_wait_leads_nowhere(written, tmp_path):
+    victim = tmp_path / "shadow"
+    victim.write_text("secret")
+    (tmp_path / "node/gpulab-proof.prom.new").symlink_to(victim)
+    assert written() == (True, {"gpulab-proof.prom": TEXT})
+    assert victim.read_text() == "secret"
+
+
 def test_check_mode_writes_nothing(written):
     assert written(check_mode=True) == (False, {})
 
