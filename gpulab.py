@@ -152,16 +152,24 @@ def run(argv: list[str]) -> None:
 
 def checkout() -> Path:
     """Return the checkout: where the command was called, this file's, or the one that it was installed from."""
-    candidates = [*(Path.cwd(), *Path.cwd().parents), Path(__file__).resolve().parent]
+    chosen = [Path(__file__).resolve().parent]
     try:
         source = json.loads(metadata.distribution("gpulab").read_text("direct_url.json") or "{}").get("url", "")
-        candidates.append(Path(source.replace("file://", "", 1)))
+        chosen.append(Path(source.replace("file://", "", 1)))
     except metadata.PackageNotFoundError:
         pass
-    for place in candidates:
+    for place in (Path.cwd(), *Path.cwd().parents, *chosen):
         if (place / "site.yml").is_file() and (place / "collections/ansible_collections/gpulab").is_dir():
-            return place
+            if place in chosen or is_of_the_caller(place):
+                return place
+            sys.exit(f"gpulab: {place} is another user's, whose code would run. If you trust it: {place}/gpulab.py")
     sys.exit("gpulab: there is no checkout of gpulab here. Change into it, then run this again.")
+
+
+def is_of_the_caller(place: Path) -> bool:
+    """Return whether what lies in a directory is root's or of whoever calls this, by sudo too."""
+    status, callers = place.stat(), (0, os.geteuid(), int(os.environ.get("SUDO_UID") or 0))
+    return status.st_uid in callers and not status.st_mode & stat.S_IWOTH
 
 
 def use_environment_of_checkout() -> None:

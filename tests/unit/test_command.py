@@ -6,9 +6,11 @@ A stand-in for ansible-playbook says how it was called; Python and the checkout 
 import ast
 import json
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tomllib
@@ -122,6 +124,32 @@ def test_the_lab_is_the_makefiles(checkout):
 def test_it_finds_the_checkout_from_a_directory_in_it(checkout):
     first, _lines = call(checkout, "plan", within="inventory")
     assert first == "$ ansible-playbook playbooks/plan.yml"
+
+
+@pytest.mark.parametrize(
+    ("found", "sudo", "taken"),
+    [
+        ((4710, 0o755), "", True),
+        ((0, 0o755), "", True),
+        ((4711, 0o755), "", False),
+        ((4711, 0o755), "4711", True),
+        ((0, 0o1777), "", False),  # /tmp
+    ],
+)
+def test_a_checkout_of_another_user_around_the_directory_is_not_taken(checkout, monkeypatch, found, sudo, taken):
+    monkeypatch.chdir(checkout / "inventory")
+    real = Path.stat
+    other = SimpleNamespace(st_uid=found[0], st_mode=stat.S_IFDIR | found[1])
+    monkeypatch.setattr(Path, "stat", lambda path, **more: other if path == checkout else real(path, **more))
+    monkeypatch.setattr(gpulab.os, "geteuid", lambda: 4710)
+    monkeypatch.setenv("SUDO_UID", sudo)
+    if taken:
+        assert gpulab.checkout() == checkout
+        return
+    with pytest.raises(SystemExit, match="is another user's"):
+        gpulab.checkout()
+    monkeypatch.setattr(gpulab, "__file__", str(checkout / "gpulab.py"))  # called by its own path
+    assert gpulab.checkout() == checkout
 
 
 def test_without_a_checkout_it_says_so(checkout):

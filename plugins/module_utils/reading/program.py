@@ -14,6 +14,10 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PLACE = Path("/var/lib/gpulab/program")
 PACKAGE = "ansible_collections"
@@ -27,12 +31,16 @@ COMMAND = (
 
 
 def keep(digest: str, place: Path = PLACE) -> None:
-    """Leave the program that runs now on the node, in place of others, where it is not there and the disk has room."""
-    if not (place / digest).is_dir():
+    """Leave the program that runs now on the node, in place of others, where it is not there and the disk has room.
+
+    One that is there may have lost its content where the power went off before the disk had it.
+    """
+    code = dict(_code())
+    if not _has(place / digest, code):
         shutil.rmtree(place, ignore_errors=True)
         umask = os.umask(0o022)  # root runs it, so nobody else may write there, whatever the session says
         try:
-            _write(place / f".{digest}.new")
+            _write(place / f".{digest}.new", code)
             (place / f".{digest}.new").rename(place / digest)
         except OSError:
             pass
@@ -40,13 +48,25 @@ def keep(digest: str, place: Path = PLACE) -> None:
             os.umask(umask)
 
 
-def _write(new: Path) -> None:
+def _code() -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the program that runs now, and what is in them."""
     for name, module in list(sys.modules.items()):
         file, loader = getattr(module, "__file__", None), getattr(module, "__loader__", None)
         if not (file and loader) or name.split(".")[0] != PACKAGE or not hasattr(loader, "get_data"):
             continue
-        path = new.joinpath(*name.split("."))
-        path = path / "__init__.py" if hasattr(module, "__path__") else path.with_suffix(".py")
+        yield name.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py"), loader.get_data(file)
+
+
+def _has(directory: Path, code: dict[str, bytes]) -> bool:
+    try:
+        return all((directory / path).read_bytes() == content for path, content in code.items())
+    except OSError:
+        return False
+
+
+def _write(new: Path, code: dict[str, bytes]) -> None:
+    for name, content in code.items():
+        path = new / name
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.write_bytes(loader.get_data(file))
+        path.write_bytes(content)
     compileall.compile_dir(str(new), quiet=2)

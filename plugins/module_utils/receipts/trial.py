@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
 
 RECORD = "/var/lib/gpulab/software-trial.json"
+DAYS = 7  # where no night tries again, what nobody watches shows after them
 SECONDS = 5.0  # a dead network mount gives no answer
 FACTS = ("driver", "modules", "cuda", "libraries", "engines", "containers", "nvml")
 FILES = (
@@ -38,6 +39,7 @@ FILES = (
     "/etc/ld.so.cache",
     "/etc/docker/daemon.json",
     "/run/docker.pid",
+    "/run/containerd/containerd.sock",  # it goes with containerd, which may stop while Docker runs
 )
 FOUND = {"gpulab_environments", "gpulab_cuda_compiled", "gpulab_container_started"}
 COMPILERS = ("gcc", "g++")  # those that nvcc takes where the plan names none
@@ -109,15 +111,20 @@ def of_facts(facts: Facts) -> str:
 
 
 def last(node: Node) -> Trial | None:
-    """Return the last trial; None where there is none, where it is damaged, or where others than root may write it."""
+    """Return the last trial; None where none of the last DAYS is whole and root's alone to write.
+
+    A trial of the future is of a clock that went wrong, so nobody knows how old it is.
+    """
     path = node.path(RECORD)
     try:
         status = path.lstat()
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
-        return records.read(path, Trial, None)
-    except (OSError, Refusal):
+        found = records.read(path, Trial, None)
+        age = datetime.now(tz=timezone.utc) - datetime.fromisoformat(found.at) if found else timedelta()
+    except (OSError, Refusal, TypeError, ValueError):
         return None
+    return found if timedelta() <= age <= timedelta(days=DAYS) else None
 
 
 def keep(node: Node, asked: Asked, found: dict[str, Any] | None, watched: str | None) -> None:

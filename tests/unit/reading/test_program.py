@@ -41,6 +41,15 @@ def test_a_newer_program_takes_the_place_of_an_older_one(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["newer"]
 
 
+def test_a_program_that_a_power_cut_emptied_is_replaced(tmp_path):
+    keep(tmp_path)
+    look = tmp_path / "digest" / f"{MODULE.replace('.', '/')}/look.py"
+    whole = look.read_bytes()
+    look.write_bytes(b"")
+    keep(tmp_path)
+    assert look.read_bytes() == whole
+
+
 def test_nobody_else_may_write_to_what_root_runs_whatever_the_session_says(tmp_path):
     keep(tmp_path / "state/program", umask=0)
     paths = [tmp_path / "state", *(tmp_path / "state").rglob("*")]

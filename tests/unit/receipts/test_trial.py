@@ -1,9 +1,11 @@
 """A trial of the software holds while nothing of what it depends on changes, and not a moment longer."""
 
 import copy
+import json
 import os
 import shutil
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -55,6 +57,7 @@ def watched(root, facts=FACTS, asked=ASKED):
         "etc/ld.so.cache",
         "etc/docker/daemon.json",
         "run/docker.pid",
+        "run/containerd/containerd.sock",
         "opt/gcc/bin/g++",
         "usr/local/cuda-12.8/bin/nvcc",
         "usr/local/cuda-12.8/nvvm/bin/cicc",
@@ -181,6 +184,23 @@ def test_a_trial_is_kept_and_one_that_failed_takes_it_away(root):
     assert (root / trial.RECORD.lstrip("/")).stat().st_mode & 0o777 == 0o600
     trial.keep(node, ASKED, None, "digest")
     assert trial.last(node) is None
+
+
+@pytest.mark.parametrize(("days", "holds"), [(0, True), (6.9, True), (7.1, False), (-0.1, False)])
+def test_a_trial_does_not_hold_for_ever(root, days, holds):
+    trial.keep(Node(root), ASKED, {}, "digest")
+    record = root / trial.RECORD.lstrip("/")
+    at = datetime.now(tz=timezone.utc) - timedelta(days=days)
+    record.write_text(json.dumps({**json.loads(record.read_text()), "at": at.isoformat(timespec="seconds")}))
+    assert (trial.last(Node(root)) is not None) is holds
+
+
+@pytest.mark.parametrize("at", ["", "yesterday", "2026-11-28T02:00:00"])
+def test_a_trial_of_no_known_time_does_not_hold(root, at):
+    trial.keep(Node(root), ASKED, {}, "digest")
+    record = root / trial.RECORD.lstrip("/")
+    record.write_text(json.dumps({**json.loads(record.read_text()), "at": at}))
+    assert trial.last(Node(root)) is None
 
 
 @pytest.mark.parametrize("spoil", ["rights", "content", "owner", "link"])
