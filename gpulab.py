@@ -112,6 +112,9 @@ def setting(text: str) -> tuple[str, object]:
     if not equals or not name.isidentifier():
         message = f"{text!r} is no setting: write --set name=value"
         raise argparse.ArgumentTypeError(message)
+    if name.endswith("_password"):
+        message = f"{name} would stand in the list of processes, which everybody here can read: keep it in a vault"
+        raise argparse.ArgumentTypeError(message)
     words = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None, "~": None}
     if value.lower() in words:
         return name, words[value.lower()]

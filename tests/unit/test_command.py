@@ -111,6 +111,12 @@ def test_what_is_no_setting_is_refused(checkout, text):
     assert lines[-1].endswith(f"{text!r} is no setting: write --set name=value")
 
 
+def test_a_password_is_not_shown_to_everybody(checkout):
+    _usage, lines = call(checkout, "plan", "--set", "secure_boot_mok_password=Xy8-secret", code=2)
+    assert "keep it in a vault" in lines[-1]
+    assert "Xy8-secret" not in "".join(lines)
+
+
 def test_it_prints_the_line_and_ends_as_ansible_playbook_does(checkout):
     first, lines = call(checkout, "apply", "--set", "cuda_state=a b")
     assert first == """$ ansible-playbook site.yml -l gpu-nodes -e '{"cuda_state": "a b"}'"""

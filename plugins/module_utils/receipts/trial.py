@@ -16,6 +16,7 @@ import os
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import child, records
@@ -24,7 +25,6 @@ from ansible_collections.gpulab.node.plugins.module_utils.receipts.items import 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
@@ -154,8 +154,8 @@ def _files(node: Node, asked: Asked) -> Iterator[str]:
         interpreter = (link / "bin/python").resolve()
         yield f"{link} {link.resolve()} {_status(interpreter)}"
         yield from _tree(link.resolve())
-        if str(interpreter.parent.parent) not in SHARED:
-            yield from _tree(interpreter.parent.parent)
+        for place in filter(Path.is_dir, _library(interpreter)):
+            yield from _tree(place)
 
 
 def _compilers(named: str | None) -> list[str]:
@@ -163,6 +163,12 @@ def _compilers(named: str | None) -> list[str]:
     if named and "/" in named:
         return [named]
     return [f"{place}/{name}" for place in PROGRAMS for name in ([named] if named else COMPILERS)]
+
+
+def _library(interpreter: Path) -> list[Path]:
+    """Return where an interpreter's own files are; no package manager knows of one that was built below /usr/local."""
+    prefix = interpreter.parent.parent
+    return [prefix / lib / interpreter.name for lib in ("lib", "lib64")] if str(prefix) in SHARED else [prefix]
 
 
 def _links(places: Iterable[Path]) -> Iterator[Path]:

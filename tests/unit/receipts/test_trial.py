@@ -138,6 +138,23 @@ def test_the_compiler_that_nvcc_takes_ends_it_wherever_a_link_leads_then(root, n
     assert len({before, other, watched(root, asked=asked)}) == 3
 
 
+@pytest.mark.parametrize("lib", ["lib", "lib64"])
+def test_the_library_of_an_interpreter_that_shares_its_prefix_is_watched(root, lib, monkeypatch):
+    prefix = root / "usr/local"
+    monkeypatch.setattr(trial, "SHARED", (str(prefix),))
+    for file in ("bin/python3.12", f"{lib}/python3.12/json.py"):
+        (prefix / file).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / file).touch()
+    (root / "opt/builds/lab/bin/python").unlink()
+    (root / "opt/builds/lab/bin/python").symlink_to(prefix / "bin/python3.12")
+    before = watched(root)
+    (prefix / "share").mkdir()
+    (prefix / "share/of_others").touch()
+    assert watched(root) == before
+    (prefix / lib / "python3.12/json.py").unlink()
+    assert watched(root) not in (before, None)
+
+
 def test_without_the_builds_there_is_nothing_to_go_by(root):
     shutil.rmtree(root / "opt/builds")
     assert watched(root) is None
