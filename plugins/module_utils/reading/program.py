@@ -14,10 +14,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLACE = Path("/var/lib/gpulab/program")
 PACKAGE = "ansible_collections"
@@ -31,42 +27,28 @@ COMMAND = (
 
 
 def keep(digest: str, place: Path = PLACE) -> None:
-    """Leave the program that runs now on the node, in place of others, where it is not there and the disk has room.
+    """Leave the program that runs now on the node, in place of any other, where the disk has room.
 
-    One that is there may have lost its content where the power went off before the disk had it.
+    One of the same digest did not answer: a power cut or a full disk may have left half of it.
     """
-    code = dict(_code())
-    if not _has(place / digest, code):
+    shutil.rmtree(place, ignore_errors=True)
+    umask = os.umask(0o022)  # root runs it, so nobody else may write there, whatever the session says
+    try:
+        _write(place / f".{digest}.new")
+        (place / f".{digest}.new").rename(place / digest)
+    except OSError:
         shutil.rmtree(place, ignore_errors=True)
-        umask = os.umask(0o022)  # root runs it, so nobody else may write there, whatever the session says
-        try:
-            _write(place / f".{digest}.new", code)
-            (place / f".{digest}.new").rename(place / digest)
-        except OSError:
-            pass
-        finally:
-            os.umask(umask)
+    finally:
+        os.umask(umask)
 
 
-def _code() -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the program that runs now, and what is in them."""
+def _write(new: Path) -> None:
     for name, module in list(sys.modules.items()):
         file, loader = getattr(module, "__file__", None), getattr(module, "__loader__", None)
         if not (file and loader) or name.split(".")[0] != PACKAGE or not hasattr(loader, "get_data"):
             continue
-        yield name.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py"), loader.get_data(file)
-
-
-def _has(directory: Path, code: dict[str, bytes]) -> bool:
-    try:
-        return all((directory / path).read_bytes() == content for path, content in code.items())
-    except OSError:
-        return False
-
-
-def _write(new: Path, code: dict[str, bytes]) -> None:
-    for name, content in code.items():
-        path = new / name
+        path = new.joinpath(*name.split("."))
+        path = path / "__init__.py" if hasattr(module, "__path__") else path.with_suffix(".py")
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path.write_bytes(loader.get_data(file))
     compileall.compile_dir(str(new), quiet=2)

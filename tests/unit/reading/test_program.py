@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 
 ROOT = Path(__file__).parents[3]
@@ -41,13 +42,14 @@ def test_a_newer_program_takes_the_place_of_an_older_one(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["newer"]
 
 
-def test_a_program_that_a_power_cut_emptied_is_replaced(tmp_path):
+@pytest.mark.parametrize("name", ["look.py", "__pycache__/look.*.pyc"])
+def test_a_program_that_a_power_cut_or_a_full_disk_cut_short_is_replaced(tmp_path, name):
     keep(tmp_path)
-    look = tmp_path / "digest" / f"{MODULE.replace('.', '/')}/look.py"
-    whole = look.read_bytes()
-    look.write_bytes(b"")
+    (file,) = (tmp_path / "digest" / MODULE.replace(".", "/")).glob(name)
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[: size // 2])
     keep(tmp_path)
-    assert look.read_bytes() == whole
+    assert file.stat().st_size == size
 
 
 def test_nobody_else_may_write_to_what_root_runs_whatever_the_session_says(tmp_path):
