@@ -79,7 +79,7 @@ class ActionModule(NormalAction):
             told = answered_by_program(answer["stdout"]) if answer["rc"] == 0 else None
             if told is not None:
                 return told
-            self._task.args["program"] = digest  # to be left there anew: it is missing, or it does not work
+            self._task.args["program"] = digest  # to be left there: it is missing, or it does not work
         answered: dict[str, Any] = super().run(tmp, variables)
         return answered
 
