@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.environments import conda_host
 from ansible_collections.gpulab.node.plugins.module_utils.packages import vendor_key
-from ansible_collections.gpulab.node.plugins.modules import conda_environments, nvidia_runfile
+from ansible_collections.gpulab.node.plugins.modules import nvidia_runfile
 
 TEXT = "what is wanted\n"
 
@@ -54,12 +55,10 @@ def runfile(url, path, _monkeypatch):
     return path.read_text()
 
 
-def micromamba(url, path, _monkeypatch):
-    params = {"micromamba_url": url, "micromamba_sha256": "0"}
-    module = SimpleNamespace(params=params, tmpdir=str(path.parent))
+def micromamba(url, path, monkeypatch):
     found = []
-    host = SimpleNamespace(install_tool=lambda file, _url, _sha256: found.append(file.read_text()))
-    conda_environments.fetch(module, host)
+    monkeypatch.setattr(conda_host.Condas, "install_tool", lambda _host, file, *_of: found.append(file.read_text()))
+    conda_host.Condas(path, {}, path).fetch_tool(url, "0", path.parent)
     return found[0]
 
 
