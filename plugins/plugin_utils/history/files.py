@@ -16,7 +16,6 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import S
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 # Of a file that has grown to this, its later half stays: years of nightly proofs of eight GPUs.
@@ -25,15 +24,12 @@ MOST_BYTES = 8_000_000
 TAIL_BYTES = 200_000
 
 
-def read(directory: Path, hosts: Iterable[str], most: int = TAIL_BYTES) -> dict[str, list[Line]]:
-    """Return the lines of each host, the latest last, out of the last so many bytes; none for a host without history.
+def read(directory: Path, host: str, most: int = TAIL_BYTES) -> list[Line]:
+    """Return the lines of a host, the latest last, out of the last so many bytes; none for a host without history.
 
     What is no line of ours, such as one that was cut off, is passed over. Raises Refusal V003.
     """
-    return {host: _read(_path(directory, host), most) for host in hosts}
-
-
-def _read(path: Path, most: int) -> list[Line]:
+    path = _path(directory, host)
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)

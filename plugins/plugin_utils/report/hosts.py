@@ -52,7 +52,7 @@ def publish(
     report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
     baseline, directory = _earlier(settings["baseline"]), settings["directory"]
     kept_in = settings["history"] or (None if directory else files.REPORTS / "history")
-    history = past.read(Path(kept_in), hosts) if kept_in else {}
+    history = {name: past.read(Path(kept_in), name) for name in hosts} if kept_in else {}
     report = document.with_history(report, history)
     if baseline:
         since_then = {host["name"]: [line(baseline, host)] for host in baseline["hosts"]}
