@@ -100,14 +100,20 @@ class OfType(TypedDict):
 
 
 GRAVEST_FIRST = SEVERITIES[::-1]
+NOT_FIT = ("fail", "warn")
 # A finding of more hosts shows their names when it is opened.
 MANY = 24
+# From so many hosts on, findings stand first, hosts that are fit are folded, and what is of each host is not printed.
+LARGE = 30
 
 
 def html(document: Report) -> str:
     """Return the report."""
     hosts = document["hosts"]
     verdicts = [host["verdict"] for host in hosts]
+    large = len(hosts) >= LARGE
+    by_verdict = sorted(enumerate(hosts), key=lambda one: GRAVEST_FIRST.index(one[1]["verdict"]))
+    folded = [(number, host) for number, host in by_verdict if large and host["verdict"] not in NOT_FIT]
     found, cells = _by_check(document)
     matrix = {host["name"]: _row(host) for host in hosts}
     columns = [check for check in document["checks"] if any(_says(row.get(check)) for row in matrix.values())]
@@ -116,7 +122,10 @@ def html(document: Report) -> str:
     return _page(
         "report.html.j2",
         document=document,
-        fit=sum(verdict not in ("fail", "warn") for verdict in verdicts),
+        fit=sum(verdict not in NOT_FIT for verdict in verdicts),
+        large=large,
+        troubled=by_verdict[: len(hosts) - len(folded)],
+        folded=folded,
         warned=verdicts.count("warn"),
         failed=verdicts.count("fail"),
         levels=sorted({host["level"] for host in hosts if host["level"]}),

@@ -17,6 +17,7 @@ function filter() {
   const [group, model] = [find("group").value, find("model").value];
   const matches = about.map(host => words.every(word => host.text.includes(word))
     && (!group || host.groups.includes(group)) && (!model || host.models.includes(model)));
+  document.body.classList.toggle("filtered", Boolean(words.length || group || model));
   for (const element of ofHosts) element.hidden = !matches[element.dataset.h];
   for (const [entry, names] of findings) entry.hidden = names.every(name => name.hidden);
   for (const [article, entries] of articles) {
@@ -36,11 +37,12 @@ function sort(table, head) {
   const falling = head.getAttribute("aria-sort") === "ascending";
   all("th[aria-sort]", table).forEach(one => one.removeAttribute("aria-sort"));
   head.setAttribute("aria-sort", falling ? "descending" : "ascending");
-  const body = table.tBodies[0];
-  const [there, missing] = [[], []]; // a host that was not judged has no cell, and comes last
-  for (const row of body.rows) (row.cells[head.cellIndex] ? there : missing).push(row);
-  there.sort((one, other) => compare(one.cells[head.cellIndex], other.cells[head.cellIndex]) * (falling ? -1 : 1));
-  body.append(...there, ...missing);
+  for (const body of table.tBodies) {
+    const [there, missing] = [[], []]; // a host that was not judged has no cell, and comes last
+    for (const row of body.rows) (row.cells[head.cellIndex] ? there : missing).push(row);
+    there.sort((one, other) => compare(one.cells[head.cellIndex], other.cells[head.cellIndex]) * (falling ? -1 : 1));
+    body.append(...there, ...missing);
+  }
 }
 
 for (const table of all("table.sortable")) {
