@@ -40,6 +40,7 @@ ACTIONS = {
     "admit": "add to the group docker",
     "arrange": "steps:",
 }
+OF_PACKAGES = {"install", "change", "remove"}
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
 
@@ -49,7 +50,28 @@ def lines(document: Preview) -> list[str]:
     return [
         *table([HEADS, *map(_row, document["hosts"])]),
         *(line for host in document["hosts"] for line in _host(host)),
+        "",
+        *_together(document["hosts"]),
     ]
+
+
+def _together(hosts: list[PreviewedHost]) -> Iterator[str]:
+    """Yield a line for each state that hosts are in; of those that would change, how much it is together."""
+    for state, title in STATES.items():
+        of_state = [host for host in hosts if host["state"] == state]
+        if of_state:
+            what = f": {', '.join(_amounts(of_state))}" if state == "changes" else ""
+            yield f"{len(of_state)} of {len(hosts)} hosts: {title}{what}"
+
+
+def _amounts(hosts: list[PreviewedHost]) -> Iterator[str]:
+    changes = [change for host in hosts for change in host["changes"]]
+    yield f"roles {len({change['role'] for change in changes})}"
+    yield f"packages {sum(len(change['objects']) for change in changes if change['action'] in OF_PACKAGES)}"
+    known = [host["download"]["bytes"] for host in hosts]
+    sizes = [count for count in known if count is not None]
+    yield f"download {size(sum(sizes))}" + ("" if len(sizes) == len(known) else " and what is not known yet")
+    yield f"reboots {sum(host['reboot']['needed'] for host in hosts)}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -160,7 +182,7 @@ def _type(host: PreviewedHost) -> str:
 
 
 def _change(change: PreviewedChange) -> str:
-    count = f"{len(change['objects'])} packages: " if change["action"] in {"install", "change", "remove"} else ""
+    count = f"{len(change['objects'])} packages: " if change["action"] in OF_PACKAGES else ""
     action = ACTIONS.get(change["action"], change["action"])
     return f"{change['role']}: {action} {count}{first(change['objects'], SHOWN)}"
 

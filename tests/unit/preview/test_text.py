@@ -52,6 +52,22 @@ def test_the_table_has_a_line_for_each_host(one, cells):
     assert row(one) == ["node", *cells]
 
 
+TOGETHER = "1 of 1 hosts: would change: roles 2, packages {}, download {}, reboots 1"
+
+
+@pytest.mark.parametrize(
+    ("one", "last"),
+    [
+        (hosts.provisioned(), "1 of 1 hosts: nothing to do"),
+        (hosts.refused(), "1 of 1 hosts: REFUSED"),
+        (hosts.virgin(), TOGETHER.format(5, "219 MB")),
+        (hosts.virgin(listed=False), TOGETHER.format(5, "0 B and what is not known yet")),
+    ],
+)
+def test_it_ends_with_how_much_would_change(one, last):
+    assert lines(one)[-1] == last
+
+
 def test_every_host_is_in_the_table_whatever_became_of_the_others():
     document_ = hosts.fleet()
     names = [line.split()[0] for line in text.lines(document_)[1 : 1 + len(document_["hosts"])]]
