@@ -12,7 +12,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import bu
 CODES = {
     # H001 to H016: how a node is reached
     "H001": ("{host} is unreachable: {detail}", "Check its address, power and SSH: ssh {login}; then run again."),
-    "H002": ("{host} has no Python that Ansible can run: {detail}", "Install Python 3.9 or later there: python3."),
+    "H002": (
+        "{host} has no Python that Ansible can run: {detail}",
+        "If ansible_python_interpreter is set, correct or remove it. Else install python3 there, 3.9 or later.",
+    ),
     "H003": (
         "sudo on {host} asks for a password: {detail}",
         "Run with --ask-become-pass, or allow sudo without a password there.",
