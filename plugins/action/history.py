@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
-from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import of, told
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import Known, of, told
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.files import REPORTS
 
 ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}}
@@ -32,7 +32,8 @@ class ActionModule(ActionBase):
         names = (task_vars or {})["ansible_play_hosts_all"]
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         directory, now = Path(arguments["directory"] or REPORTS / "history"), datetime.now(timezone.utc)
-        hosts, texts = [], []
+        hosts: list[Known] = []
+        texts: list[str] = []
         try:
             for name in names:  # one after the other: a year of a large lab does not fit into memory at once
                 lines = files.read(directory, name, files.MOST_BYTES * 2)
