@@ -89,9 +89,9 @@ class Life:
     def run(self, name, path, *options, status=0, look=None, **variables):
         """Run a playbook as a chapter; the story ends where it ends otherwise than expected."""
         with self.chapter(name):
-            run = playbook(path, *options, look=look or (lambda _host: None), **variables)
+            run = playbook(path, *options, **variables)
         assert run.status == status, f"{name}: {run.output[-20000:]}"
-        self.runs[name], self.seen[name] = run, run.nodes
+        self.runs[name], self.seen[name] = run, each(look or (lambda _host: None))
 
 
 def left(host):
