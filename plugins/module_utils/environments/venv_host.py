@@ -117,7 +117,7 @@ class Venvs(Builds):
         }
         files.write(work / "locking.json", json.dumps(given), 0o600)
         shutil.rmtree(work / "locking", ignore_errors=True)
-        return [*builds.program(work / "program", [locking, uv_words]), str(work / "locking.json")]
+        return [*builds.program(work / "program", locking), str(work / "locking.json")]
 
     def _toolkit(self, wanted: venv.Wanted) -> dict[str, str]:
         """Return the environment variables for building what may be compiled, against the environment's framework."""
