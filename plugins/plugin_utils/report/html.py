@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypeOption
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report, ReportedHost, SharedFinding
 
+Numbered = tuple[int, "ReportedHost"]
 HERE = Path(__file__).parent
 SYMBOLS = {"ok": "✓", "skipped": "·", "info": "i", "unknown": "?", "warn": "!", "fail": "✗"}
 
@@ -111,9 +112,7 @@ def html(document: Report) -> str:
     """Return the report."""
     hosts = document["hosts"]
     verdicts = [host["verdict"] for host in hosts]
-    large = len(hosts) >= LARGE
-    by_verdict = sorted(enumerate(hosts), key=lambda one: GRAVEST_FIRST.index(one[1]["verdict"]))
-    folded = [(number, host) for number, host in by_verdict if large and host["verdict"] not in NOT_FIT]
+    troubled, folded = _by_verdict(hosts)
     found, cells = _by_check(document)
     matrix = {host["name"]: _row(host) for host in hosts}
     columns = [check for check in document["checks"] if any(_says(row.get(check)) for row in matrix.values())]
@@ -123,8 +122,8 @@ def html(document: Report) -> str:
         "report.html.j2",
         document=document,
         fit=sum(verdict not in NOT_FIT for verdict in verdicts),
-        large=large,
-        troubled=by_verdict[: len(hosts) - len(folded)],
+        large=len(hosts) >= LARGE,
+        troubled=troubled,
         folded=folded,
         warned=verdicts.count("warn"),
         failed=verdicts.count("fail"),
@@ -140,11 +139,7 @@ def html(document: Report) -> str:
         groups=groups,
         models=models,
         filters=[
-            {
-                "groups": " ".join(str(groups.index(group)) for group in host["groups"]),
-                "models": " ".join(str(models.index(model)) for model in _models(host)),
-            }
-            for host in hosts
+            {"groups": _numbers(groups, host["groups"]), "models": _numbers(models, _models(host))} for host in hosts
         ],
         gpus={host["name"]: _gpus(host) for host in hosts},
         types=_types(hosts),
@@ -318,6 +313,20 @@ def _row(host: ReportedHost) -> dict[str, str]:
 
 def _says(severity: str | None) -> bool:
     return severity not in (None, "skipped")
+
+
+def _by_verdict(hosts: list[ReportedHost]) -> tuple[list[Numbered], list[Numbered]]:
+    """Return the hosts with their numbers, the gravest first; of many, those that are fit by themselves."""
+    ordered = sorted(enumerate(hosts), key=lambda numbered: GRAVEST_FIRST.index(numbered[1]["verdict"]))
+    if len(hosts) < LARGE:
+        return ordered, []
+    fit = [numbered for numbered in ordered if numbered[1]["verdict"] not in NOT_FIT]
+    return ordered[: len(hosts) - len(fit)], fit
+
+
+def _numbers(names: list[str], chosen: list[str]) -> str:
+    """Return the places of some names in a list, as an attribute of the page has them."""
+    return " ".join(str(names.index(name)) for name in chosen)
 
 
 def _models(host: ReportedHost) -> list[str]:
