@@ -22,6 +22,7 @@ LABS = sorted((ROOT / "examples").glob("*/hosts.yml"))
 RTX_4090, RTX_A6000, A100_SXM, L4, H100_SXM = (f"10de:{device}" for device in ("2684", "2230", "20b2", "27b8", "2330"))
 # What each example says its machines are.
 NODES = {
+    "here/localhost": ("debian-12", [RTX_4090]),
     "two_workstations/desk1": ("debian-13", [RTX_4090]),
     "two_workstations/desk2": ("debian-13", [RTX_4090]),
     "four_servers/desk1": ("debian-13", [RTX_A6000]),
