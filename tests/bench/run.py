@@ -178,14 +178,14 @@ def many_nodes() -> dict[str, float]:
     subprocess.run([*NODE, ADDRESSES.format(nodes=NODES, subnet=subnet())], check=True)
     inventory = yaml.safe_load((ROOT / INVENTORY / "hosts.yml").read_text())
     group = next(name for name, group in inventory.items() if "node12" in group.get("hosts", {}))
-    inventory[group]["hosts"] = {f"copy{n}": {"ansible_host": f"{subnet()}.{100 + n}"} for n in range(NODES)}
+    inventory[group]["hosts"] = {f"node{n}": {"ansible_host": f"{subnet()}.{100 + n}"} for n in range(NODES)}
     inventory["all"]["vars"]["ansible_ssh_common_args"] = UNKNOWN_HOSTS
     with tempfile.TemporaryDirectory() as directory:
         made = shutil.copytree(ROOT / INVENTORY, Path(directory, "inventory"))  # with its group_vars
         (made / "hosts.yml").write_text(yaml.safe_dump(inventory))
         command = ["ansible-playbook", "-i", made, "site.yml", "--forks", "10"]
         command += ["-e", f"verify_report_directory={directory}"]
-        subprocess.run([*command, "-l", "copy0"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)
+        subprocess.run([*command, "-l", "node0"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.monotonic()
         subprocess.run([*command, "-l", group], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)

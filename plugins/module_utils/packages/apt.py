@@ -41,6 +41,7 @@ _ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
 _KERNEL = re.compile(r"linux-image-|linux-modules-(?:extra-)?\d")
 # apt-get writes its caches and the input of its planner even when it only simulates.
+_WRITE_NOTHING = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Dir::Log::Planner=")
 _AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
 _LISTED = re.compile(r"([^\s,()]+) \([^)]*\)")
 # As install_command has it, and hardly anybody else.
@@ -107,18 +108,19 @@ def _on_disk(patterns: tuple[str, ...], packages: dict[str, Deb]) -> list[str]:
     return [name for name in packages if matches(name, patterns) and is_on_disk(packages, name)]
 
 
-def install_command(
+def install_command(  # noqa: PLR0913
     todo: Wishes,
     *,
     recommends: bool,
     lock_timeout: int,
     changes_held: bool,
     simulate: str = "",
+    writes_caches: bool = False,
 ) -> list[str]:
     """Return the one apt-get call that fulfils the wishes.
 
-    simulate is "--simulate" or "--print-uris"; the call then writes nothing but APT's caches of its lists, as apt list
-    does: without them, each call reads all lists again, which takes twice as long.
+    simulate is "--simulate" or "--print-uris"; the call then writes nothing at all, or APT's caches of its lists only:
+    without them, each call reads all lists again.
     """
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     # Without the second, apt keeps a held package back although one that was asked for depends on its new version.
@@ -129,7 +131,7 @@ def install_command(
         "--yes",
         "--quiet",
         *([simulate] if simulate else []),
-        *(["--option=Dir::Log::Planner="] if simulate else []),
+        *([f"--option={option}" for option in _WRITE_NOTHING] if simulate and not writes_caches else []),
         *downgrade,
         *held,
         *purge,

@@ -136,7 +136,7 @@ class Apt(PackageHost):
         self.check_not_interrupted()
         todo, known, left = self.todo(), self.packages(), self._read_transaction()
         preferences = self._keep_preferences()
-        rc, out, errors = self._call(self._install(todo, preferences, "--simulate"))
+        rc, out, errors = self._call(self._install(todo, preferences, "--simulate", writes_caches=True))
         if rc != 0:
             raise apt_failure.classify(out + errors, str(self._step.log))
         plan = apt.parse_plan(out)
@@ -144,7 +144,7 @@ class Apt(PackageHost):
         foreign = apt.foreign_holds(plan, self._given_up(todo), known, own)
         self._check_asked(plan, (*self._wishes.absent, *todo.absent, *todo.retire), foreign)
         self._check_stays(plan)
-        uris = self._call(self._install(todo, preferences, "--print-uris"))[1]
+        uris = self._call(self._install(todo, preferences, "--print-uris", writes_caches=True))[1]
         download, growth = apt.parse_sizes(uris)
         self._check_space(download, ARCHIVES, growth)
         change = _change(plan, known)
@@ -298,13 +298,14 @@ class Apt(PackageHost):
             name, (before, after) = next(iter(changed.items()))
             raise refuse("H058", names=", ".join(changed), change=f"{name} {before} to {after}")
 
-    def _install(self, todo: Wishes, preferences: str, simulate: str = "") -> list[str]:
+    def _install(self, todo: Wishes, preferences: str, simulate: str = "", *, writes_caches: bool = False) -> list[str]:
         program, *arguments = apt.install_command(
             replace(todo, present=tuple(map(self._exact, todo.present))),
             recommends=self._recommends,
             lock_timeout=self._lock_timeout,
             changes_held=bool(self._wishes.hold or self._wishes.unhold or todo.retire),
             simulate=simulate,
+            writes_caches=writes_caches,
         )
         return [program, *([f"--option=Dir::Etc::preferences={preferences}"] if preferences else []), *arguments]
 

@@ -188,6 +188,18 @@ def test_what_is_to_come_last_does_so_until_the_transaction_has_run(driver, node
     assert all(f"--option=Dir::Etc::preferences={file}" in call for call in simulated)
 
 
+def test_only_what_comes_right_before_a_transaction_writes_caches(driver, node):
+    def writes():
+        calls = [call for call in node.called if "--simulate" in call]
+        node.called.clear()
+        return ["--option=Dir::Cache::pkgcache=" not in call for call in calls]
+
+    driver.prepare()
+    assert writes() == [True]
+    driver.predict(driver.todo())
+    assert writes() == [False]
+
+
 def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host):
     for one in (driver, host):
         assert not any("preferences" in word for word in one.prepare()["argv"])
