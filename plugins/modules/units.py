@@ -79,6 +79,8 @@ missing:
   elements: str
 """
 
+from dataclasses import replace
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
@@ -120,14 +122,19 @@ def main() -> None:
 
 
 def look(module: AnsibleModule, names: list[str]) -> dict[str, unit_states.Unit]:
-    """Return the units by all their names; fails where systemd does not answer."""
+    """Return the units by all their names; fails where systemd does not answer.
+
+    What a boot does with a unit is read from the disk: systemd keeps what it knew before somebody masked one.
+    """
     if not names:
         return {}
     _rc, output, errors = module.run_command(unit_states.show(units.ASKED, *names))
     known = unit_states.by_name(output)
     if not known:
         module.fail_json(msg=f"systemd does not say what its units are: {errors.strip() or 'it printed nothing'}")
-    return known
+    _rc, output, _errors = module.run_command([*unit_states.LIST_FILES, "--", *names])
+    states = unit_states.file_states(output) or {}
+    return {name: replace(unit, file_state=states.get(name, unit.file_state)) for name, unit in known.items()}
 
 
 def carry_out(module: AnsibleModule, step: units.Step) -> None:

@@ -84,9 +84,9 @@ class End(Exception):  # noqa: N818 - no error
 class Systemd:
     """A systemd with some units; it notes what is asked of it."""
 
-    def __init__(self, *known, fails="", answers=True):
-        """Have units, by their properties; fails is an action that fails."""
-        self.known, self.fails, self.answers, self.ran = known, fails, answers, []
+    def __init__(self, *known, fails="", answers=True, on_disk=""):
+        """Have units, by their properties; fails is an action that fails, on_disk what the disk has of unit files."""
+        self.known, self.fails, self.answers, self.on_disk, self.ran = known, fails, answers, on_disk, []
 
     def run_command(self, argv):
         """Answer systemctl."""
@@ -96,6 +96,8 @@ class Systemd:
                 for name, load, active, enabled in self.known
             )
             return (0, text, "") if self.answers else (1, "", "Failed to connect to bus")
+        if argv[1] == "list-unit-files":
+            return 0, self.on_disk, ""
         self.ran.append(" ".join(argv[1:]))
         return (1, "", "Job failed.\nSee journal.") if self.fails in argv else (0, "", "")
 
@@ -133,6 +135,13 @@ def test_what_differs_is_done_and_said(monkeypatch, check_mode):
     assert result["changes"] == [{"action": "enable", "what": "a.service"}]
     assert result["steps"] == [{"action": action, "unit": "a.service"} for action in ("enable", "start")]
     assert systemd.ran == ([] if check_mode else ["enable -- a.service", "start -- a.service"])
+
+
+@pytest.mark.parametrize("known", ["enabled", "disabled"])
+def test_one_that_somebody_masked_since_systemd_read_it_is_unmasked_first(monkeypatch, known):
+    systemd = Systemd(("a.service", "loaded", "active", known), on_disk="a.service masked enabled\n")
+    run(monkeypatch, systemd, names=["a.service"], enabled=True, unmask=True)
+    assert systemd.ran == ["unmask -- a.service", "enable -- a.service"]
 
 
 def test_a_unit_that_the_run_would_bring_hinders_no_check_mode(monkeypatch):
