@@ -21,15 +21,10 @@ description:
     is and only the priorities are kept. With another key, or none, the task is refused (GPULAB-H062), since APT stops
     at two declarations with different keys.
   - Package lists are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
-extends_documentation_fragment: gpulab.node.attributes.files
-attributes:
-  check_mode:
-    description: Reports what would change, changes nothing and fetches nothing.
+extends_documentation_fragment:
+  - gpulab.node.vendor_repository
+  - gpulab.node.attributes.files
 options:
-  name:
-    description: Names the files.
-    type: str
-    required: true
   url:
     description: Where the repository is. Its host has to be another than that of the distribution's archive.
     type: str
@@ -42,15 +37,6 @@ options:
     type: list
     elements: str
     default: []
-  key_url:
-    description: Where the armored key is fetched from, unless O(key) is given.
-    type: str
-  key:
-    description: The armored key itself.
-    type: str
-  fingerprint:
-    description: Whole fingerprint of the primary key, in hexadecimal.
-    type: str
   packages:
     description:
       - Names, and patterns (globs), of the packages that come from the repository although the distribution has them
@@ -118,17 +104,12 @@ def main() -> None:
     """Read what there is, work out what is wanted, write the difference."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "required": True},
-            "url": {"type": "str"},
+            **vendor_key.ARGUMENTS,
             "suite": {"type": "str", "default": "/"},
             "components": {"type": "list", "elements": "str", "default": []},
-            "key_url": {"type": "str", "no_log": False},
-            "key": {"type": "str", "no_log": False},
-            "fingerprint": {"type": "str"},
             "packages": {"type": "list", "elements": "str", "default": []},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
-        required_if=[("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)],
+        required_if=vendor_key.REQUIRED_IF,
         supports_check_mode=True,
     )
     params = module.params

@@ -18,27 +18,10 @@ description:
   - With O(module_stream), that stream is enabled in place of any other of the module; no package changes by that.
   - Remembers in C(/var/lib/gpulab/dnf-repositories.json) of which keys it told RPM so, and how the module was before.
   - Metadata are not refreshed; M(gpulab.node.packages) does that when its sources have changed.
-extends_documentation_fragment: gpulab.node.attributes.files
-attributes:
-  check_mode:
-    description: Reports what would change, changes nothing and fetches nothing.
+extends_documentation_fragment:
+  - gpulab.node.vendor_repository
+  - gpulab.node.attributes.files
 options:
-  name:
-    description: Names the files.
-    type: str
-    required: true
-  url:
-    description: Where the repository is.
-    type: str
-  key_url:
-    description: Where the armored key is fetched from, unless O(key) is given.
-    type: str
-  key:
-    description: The armored key itself.
-    type: str
-  fingerprint:
-    description: Whole fingerprint of the primary key, in hexadecimal.
-    type: str
   module_stream:
     description:
       - The stream that its packages come from, as V(module:stream). A former one is given up.
@@ -110,16 +93,11 @@ def main() -> None:
     """Read what there is, work out what is wanted, write the difference."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "required": True},
-            "url": {"type": "str"},
-            "key_url": {"type": "str", "no_log": False},
-            "key": {"type": "str", "no_log": False},
-            "fingerprint": {"type": "str"},
+            **vendor_key.ARGUMENTS,
             "module_stream": {"type": "str", "default": ""},
             "former": {"type": "str"},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
-        required_if=[("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)],
+        required_if=vendor_key.REQUIRED_IF,
         supports_check_mode=True,
     )
     run(module, operate)

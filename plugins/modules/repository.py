@@ -12,27 +12,10 @@ description:
   - Declares a repository by M(gpulab.node.apt_repository) on systems of Debian's family, and by
     M(gpulab.node.dnf_repository) on those of Red Hat's, as the facts of the run say. Each is described there.
   - Options that only one of them has are left out for the other.
-extends_documentation_fragment: gpulab.node.attributes.files
-attributes:
-  check_mode:
-    description: Reports what would change, changes nothing and fetches nothing.
+extends_documentation_fragment:
+  - gpulab.node.vendor_repository
+  - gpulab.node.attributes.files
 options:
-  name:
-    description: Names the files.
-    type: str
-    required: true
-  url:
-    description: Where the repository is.
-    type: str
-  key_url:
-    description: Where the armored key is fetched from, unless O(key) is given.
-    type: str
-  key:
-    description: The armored key itself.
-    type: str
-  fingerprint:
-    description: Whole fingerprint of the primary key, in hexadecimal.
-    type: str
   suite:
     description: With APT, the suite, or V(/) for a flat repository.
     type: str
@@ -54,11 +37,6 @@ options:
   former:
     description: With DNF, the name under which M(gpulab.node.packages) keeps the packages that a change replaces.
     type: str
-  state:
-    description: V(absent) removes the files; V(present) needs O(url), O(fingerprint), and O(key_url) or O(key).
-    type: str
-    choices: [present, absent]
-    default: present
 """
 
 EXAMPLES = r"""

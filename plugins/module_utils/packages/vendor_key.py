@@ -16,6 +16,16 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages import openpg
 TIMEOUT = 30  # seconds
 _WEB_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 LIMIT = 2**20  # octets of a key
+# The options of a vendor's repository, as doc_fragments/vendor_repository.py describes them, and which are needed.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "name": {"type": "str", "required": True},
+    "url": {"type": "str"},
+    "key_url": {"type": "str", "no_log": False},
+    "key": {"type": "str", "no_log": False},
+    "fingerprint": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+REQUIRED_IF = [("state", "present", ("url", "fingerprint")), ("state", "present", ("key_url", "key"), True)]
 
 
 def check(key: str, origin: str, fingerprint: str) -> None:

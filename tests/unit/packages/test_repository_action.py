@@ -5,10 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.node.plugins.action.repository import MODULES, OF_ONE, ActionModule
+from ansible_collections.gpulab.node.plugins.doc_fragments.vendor_repository import ModuleDocFragment
 from ansible_collections.gpulab.node.plugins.modules import repository
 from yaml import safe_load
 
-OPTIONS = safe_load(repository.DOCUMENTATION)["options"]
+
+def options_of(module):
+    """Return the options of a module, those of its documentation fragment, too."""
+    return {**safe_load(ModuleDocFragment.DOCUMENTATION)["options"], **safe_load(module.DOCUMENTATION)["options"]}
+
+
+OPTIONS = options_of(repository)
 GIVEN = dict.fromkeys(OPTIONS, "it")
 
 
@@ -23,8 +30,7 @@ def test_each_package_manager_gets_its_own_options(monkeypatch, family):
     ((module, options),) = handed
     assert module == MODULES[family]
     source = import_module(f"ansible_collections.gpulab.node.plugins.modules.{module.rpartition('.')[2]}")
-    known = safe_load(source.DOCUMENTATION)["options"]
-    assert options.keys() == known.keys()
+    assert options.keys() == options_of(source).keys()
 
 
 def test_what_one_alone_knows_is_documented():
