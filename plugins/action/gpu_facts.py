@@ -32,7 +32,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain impor
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
-DEFAULTS: dict[str, Any] = {"timeout": 5, "work": GO_ON, "run": None, "kernel_values": [], "dead": None}
+DEFAULTS = {name: option.get("default") for name, option in program.ARGUMENTS.items()}
 # What a look returns. Ansible takes what else a node says, as add_host, out of a module's answer, not out of this one.
 RETURNED = ("changed", "failed", "msg", "refusal", "holder", "ansible_facts")
 

@@ -119,27 +119,13 @@ holder:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 from ansible_collections.gpulab.node.plugins.module_utils.reading.look import look
 
 
 def main() -> None:
     """Read and return."""
-    module = AnsibleModule(
-        argument_spec={
-            "timeout": {"type": "int", "default": 5},
-            "work": {
-                "type": "str",
-                "choices": [run_lock.LOOK, run_lock.BEGIN, run_lock.GO_ON, run_lock.END],
-                "default": run_lock.GO_ON,
-            },
-            "run": {"type": "dict"},
-            "kernel_values": {"type": "list", "elements": "str", "default": []},
-            "dead": {"type": "dict"},
-            "program": {"type": "str"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=program.ARGUMENTS, supports_check_mode=True)
     result = look(module.params, check_mode=module.check_mode)
     (module.fail_json if result.get("failed") else module.exit_json)(**result)
 

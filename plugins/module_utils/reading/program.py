@@ -14,7 +14,23 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+
+# The options of gpu_facts, which the program is asked by, too.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "timeout": {"type": "int", "default": 5},
+    "work": {
+        "type": "str",
+        "choices": [run_lock.LOOK, run_lock.BEGIN, run_lock.GO_ON, run_lock.END],
+        "default": run_lock.GO_ON,
+    },
+    "run": {"type": "dict"},
+    "kernel_values": {"type": "list", "elements": "str", "default": []},
+    "dead": {"type": "dict"},
+    "program": {"type": "str"},
+}
 PLACE = Path("/var/lib/gpulab/program")
 PACKAGE = "ansible_collections"
 # What python3 -I -c is given; the directory follows, what is asked comes on standard input.
