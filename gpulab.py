@@ -67,15 +67,15 @@ def main(argv: list[str] | None = None) -> None:
         print(init(options.nodes, options.type, options.user))
         return
     use_environment_of_checkout()
-    problems = check()
-    if options.command == "doctor":
-        problems += check_inventory()
-        print("\n".join(map(doctors_line, problems)) or "This machine can run gpulab.")
-    elif problems:
-        print("\n".join(map(doctors_line, problems)))
+    doctor = options.command == "doctor"
+    # The inventory is read by Ansible, which may be what is missing.
+    problems = check() or (check_inventory() if doctor else [])
     if problems:
+        print("\n".join(map(doctors_line, problems)))
         sys.exit(1)
-    if options.command != "doctor":
+    if doctor:
+        print("This machine can run gpulab.")
+    else:
         run(["make", "lab"] if options.command == "lab" else command_line(options, passed_on))
 
 

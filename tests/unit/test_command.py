@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import tomllib
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import NEEDED_CORE
 
 import gpulab
 
@@ -244,6 +245,19 @@ def test_a_shell_completes_commands(shell, state, expected):
     script = f"{state}\n{gpulab.completion(shell)}\n_gpulab\necho ${{COMPREPLY[@]}}"
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == expected
+
+
+def test_the_doctor_says_what_is_missing_where_there_is_no_ansible(checkout):
+    (checkout.parent / "bin/ansible-playbook").unlink()
+    first, lines = call(checkout, "doctor", code=1)
+    assert first == "gpulab: ansible-core is not installed"
+    assert lines == [f"  -> {gpulab.INSTALL}   or: uvx --from . gpulab"]
+
+
+def test_what_it_knows_without_ansible_is_what_the_collection_says():
+    inventory = yaml.safe_load((ROOT / "inventory/hosts.yml").read_text(encoding="utf-8"))
+    assert tuple(inventory["gpu-nodes"]["children"]) == gpulab.TYPES
+    assert gpulab.NEEDED_CORE == NEEDED_CORE
 
 
 def test_each_playbook_is_there_and_the_version_is_that_of_the_collection():
