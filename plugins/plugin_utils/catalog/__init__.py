@@ -216,9 +216,9 @@ class Catalog:
         A rolling release, such as Debian's sid or Arch, has no version; gpulab has no platform for it.
         """
         distribution = self._platforms["same_as"].get(distribution, distribution)
-        return self.platforms.get((distribution, version or "")) or self.platforms.get(
-            (distribution, (version or "").partition(".")[0])
-        )
+        release = version or ""
+        of_release = self.platforms.get((distribution, release))
+        return of_release or self.platforms.get((distribution, release.partition(".")[0]))
 
 
 @lru_cache(maxsize=1)
