@@ -21,7 +21,7 @@ from typing import Any
 from ansible.constants import INTERNAL_STATIC_VARS
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, GO_ON, LOOK
+from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import BEGIN, END, GO_ON, LOOK
 from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 from ansible_collections.gpulab.node.plugins.plugin_utils import inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
@@ -79,7 +79,8 @@ class ActionModule(NormalAction):
             told = answered_by_program(answer["stdout"]) if answer["rc"] == 0 else None
             if told is not None:
                 return told
-            self._task.args["program"] = digest  # to be left there: it is missing, or it does not work
+            if asked["work"] != END:  # remove.yml has just taken it away
+                self._task.args["program"] = digest  # to be left there: it is missing, or it does not work
         answered: dict[str, Any] = super().run(tmp, variables)
         return answered
 

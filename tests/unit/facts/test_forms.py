@@ -160,15 +160,16 @@ def test_only_the_modules_own_facts_enter(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("pipelining", "async_val", "status", "answers"),
+    ("work", "way", "status", "answers"),
     [
-        (True, 0, 0, "the program"),
-        (True, 0, 1, "the module"),  # it is not there
-        (False, 0, 0, "the module"),
-        (True, 60, 0, "the module"),
+        ("go on", "pipelining", 0, "program"),
+        ("go on", "pipelining", 1, "module, which leaves the program there"),
+        ("end", "pipelining", 1, "module"),  # remove.yml has just taken the program away
+        ("go on", "files", 0, "module"),
+        ("go on", "pipelining, async", 0, "module"),
     ],
 )
-def test_the_program_on_the_node_answers_where_it_can(pipelining, async_val, status, answers, monkeypatch):
+def test_the_program_on_the_node_answers_where_it_can(work, way, status, answers, monkeypatch):
     def result(kernel):
         facts = changed("system.kernel", kernel)
         return {"changed": False, "ansible_facts": {"gpulab": facts, "gpulab_check_mode": False}}
@@ -180,17 +181,16 @@ def test_the_program_on_the_node_answers_where_it_can(pipelining, async_val, sta
         return {"rc": status, "stdout": f"a banner\n{json.dumps(result('by-program'))}\n"}
 
     def module(one, *_arguments):
-        kept = reader() if pipelining and not async_val else None  # where it can be asked at all
-        assert one._task.args.get("program") == kept  # noqa: SLF001
+        assert one._task.args.get("program") == (reader() if "leaves" in answers else None)  # noqa: SLF001
         return result("by-module")
 
     monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
     monkeypatch.setattr(NormalAction, "run", module)
     task = Task()
-    task.args, task.check_mode, task.async_val = {"timeout": "7"}, True, async_val
+    task.args, task.check_mode, task.async_val = {"timeout": "7", "work": work}, True, 60 if "async" in way else 0
     variables = {"inventory_hostname": "node1", "ansible_python_interpreter": "/opt/python"}
-    facts = action(task, pipelining=pipelining).run(task_vars=variables)["ansible_facts"]["gpulab"]
-    assert facts["system"]["kernel"] == {"the program": "by-program", "the module": "by-module"}[answers]
+    facts = action(task, pipelining="pipelining" in way).run(task_vars=variables)["ansible_facts"]["gpulab"]
+    assert facts["system"]["kernel"] == f"by-{answers.split(',')[0]}"
     for call, given in asked:
         assert call.startswith("/opt/python -I -c ")
         assert call.endswith(f"/{reader()}")
