@@ -70,28 +70,31 @@ class ActionModule(ActionBase):
     def _order(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         directory, mine = Path(args["directory"]), this_run(os.getppid())
         _refuse_freeze(args)
-        earlier = state.unfinished(directory)
         run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{mine['machine']}"  # two controllers may begin at once
-        rollout = state.read(earlier) if earlier else state.Rollout(run, mine)
+        rollout = state.unfinished(directory) or state.Rollout(run, mine)
         known = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts_all"]}
         found = [_candidate(name, known[name], rollout.run) for name in known]
         done = {name for name, entry in rollout.hosts.items() if entry.state == state.DONE}
         proven = [one.kind for one in found if not one.waits and one.name in done]
         decided = order.order(found, args["canary"], proven, batch=args["batch"], out_at_once=args["out_at_once"])
         rollout.holder, rollout.stopped, rollout.proven = mine, None, proven
-        rollout.order, rollout.canaries = list(decided.names), list(decided.canaries)
+        rollout.canaries = list(decided.canaries)
         for one in found:
             _take_in(rollout.hosts.setdefault(one.name, state.Host(one.kind, list(one.due))), one)
+        places = {name: place for place, name in enumerate(decided.names)}
+        for name, entry in rollout.hosts.items():
+            entry.place = places.get(name)
         file = directory / rollout.run / state.FILE
         if not self._task.check_mode:
             state.write(file, rollout)
-        last = state.last_seconds(directory)
-        users = {name: _users(known[name]) for name in rollout.order}
+        names = list(decided.names)
+        last = state.last_seconds(directory, names)
+        users = {name: _users(known[name]) for name in names}
         back = datetime.now(timezone.utc) + timedelta(minutes=args["minutes"], seconds=max([USUAL, *last.values()]))
         return {
             "run": rollout.run,
             "file": str(file),
-            "order": rollout.order,
+            "order": names,
             "sizes": list(decided.sizes),
             "until": f"{back:%Y-%m-%dT%H:%M:%SZ}" if args["minutes"] else None,
             "lines": report.before(rollout, list(decided.sizes), users, last),
@@ -99,8 +102,9 @@ class ActionModule(ActionBase):
 
     def _turn(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         name, batch = variables["inventory_hostname"], list(variables["ansible_play_batch"])
-        with state.changing(Path(args["file"])) as rollout:
-            why = state.obstacle(rollout, name, batch)
+        path = Path(args["file"])
+        with state.changing(path, name) as (rollout, entry):
+            why = state.obstacle(rollout, name, state.unsettled(path, batch))
             if why is None:
                 try:
                     _refuse_freeze(args)
@@ -109,14 +113,12 @@ class ActionModule(ActionBase):
             if why:
                 rollout.stopped = why
             else:
-                entry = rollout.hosts[name]
                 state.enter(entry, state.DRAINING)
                 entry.before = _seen(variables)
         return {"go": why is None, "batch": batch, "why": asdict(why) if why else None}
 
     def _note(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        with state.changing(Path(args["file"])) as rollout:
-            entry = rollout.hosts[variables["inventory_hostname"]]
+        with state.changing(Path(args["file"]), variables["inventory_hostname"]) as (rollout, entry):
             state.enter(entry, args["state"])
             entry.after = _seen(variables)
             if args["state"] == state.DONE:
@@ -127,8 +129,7 @@ class ActionModule(ActionBase):
     def _fail(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Note how a node left the rollout; one on which nothing had begun is as it was."""
         refusal = _explained(args["result"] or {})
-        with state.changing(Path(args["file"])) as rollout:
-            entry = rollout.hosts[variables["inventory_hostname"]]
+        with state.changing(Path(args["file"]), variables["inventory_hostname"]) as (_rollout, entry):
             begun = entry.state != state.DRAINING or entry.begun
             ended = state.BUSY if refusal.code == "F006" else state.REFUSED
             state.enter(entry, state.FAILED if begun else ended)

@@ -11,7 +11,8 @@ module: rollout
 short_description: The order of a rollout, and what became of each node
 version_added: 0.3.0
 description:
-  - Keeps C(RUN/rollout.json) on the controller for C(playbooks/rollout.yml). The node is not connected to.
+  - Keeps C(RUN/rollout.json) and C(RUN/hosts/) on the controller for C(playbooks/rollout.yml). The node is not
+    connected to.
 options:
   work:
     description:

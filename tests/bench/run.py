@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,11 +200,10 @@ def many_nodes() -> dict[str, float]:
     }
 
 
-def planning() -> dict[str, float]:
-    """Return what planning 1,000 hosts costs."""
-    output = subprocess.run(
-        [sys.executable, "tests/bench/plan.py"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
-    ).stdout
+def measured_by(name: str) -> dict[str, float]:
+    """Return what another file of this directory measures."""
+    command = [sys.executable, f"tests/bench/{name}.py"]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600).stdout
     return json.loads(output)
 
 
@@ -262,14 +262,6 @@ def prolog() -> dict[str, float]:
     return {"prolog (s)": took, "python3 (s)": python, "promised at most (s)": 1.0}
 
 
-def report() -> dict[str, float]:
-    """Return what the report of 200 nodes costs."""
-    output = subprocess.run(
-        [sys.executable, "tests/bench/report.py"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
-    ).stdout
-    return json.loads(output)
-
-
 def main() -> None:
     """Run the benchmarks and print them."""
     benchmarks = {
@@ -277,10 +269,11 @@ def main() -> None:
         "a bare node": bare,
         "capture of one node": capturing,
         "nothing to do, 64 nodes": many_nodes,
-        "plan of 1,000 hosts": planning,
+        "plan of 1,000 hosts": partial(measured_by, "plan"),
         "facts of 8 simulated GPUs": reading,
         "Slurm's prolog, 8 simulated GPUs": prolog,
-        "report of 200 nodes": report,
+        "report of 200 nodes": partial(measured_by, "report"),
+        "record of a rollout": partial(measured_by, "rollout"),
         "10 environments of 300 packages": environments,
     }
     for title, benchmark in benchmarks.items():

@@ -51,10 +51,15 @@ def start(lab, wishes, *more, **further):
 
 
 def record(lab):
-    """Return the newest record."""
-    return json.loads(max((lab.directory / "rollouts").glob("*/rollout.json")).read_text())
+    """Return the record of the newest rollout, without its nodes."""
+    return json.loads(_newest(lab).read_text())
 
 
 def states(lab):
     """Return what became of each node, by the newest record."""
-    return {name: host["state"] for name, host in record(lab)["hosts"].items()}
+    files = sorted((_newest(lab).parent / "hosts").glob("*.json"))
+    return {file.stem: json.loads(file.read_text())["state"] for file in files}
+
+
+def _newest(lab):
+    return max((lab.directory / "rollouts").glob("*/rollout.json"))

@@ -6,9 +6,14 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 
 def file_name(host: str) -> str:
     """Return the host's name where it can be a file's, else a name made of it that no other host has."""
     return host if re.fullmatch(r"\w[\w.:-]*", host, re.ASCII) else quote(host, safe="").replace(".", "%2E")
+
+
+def host_of(name: str) -> str:
+    """Return the host whose file has this name."""
+    return unquote(name)

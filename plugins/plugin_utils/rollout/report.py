@@ -39,7 +39,7 @@ def before(rollout: state.Rollout, sizes: list[int], users: Mapping[str, str], l
             lines.append(f"  {role:<9} {name}: {'; '.join(words)}")
         names = names[size:]
     for name, entry in rollout.hosts.items():
-        if name not in rollout.order and entry.state in (state.CURRENT, state.REFUSED, state.DONE):
+        if entry.place is None and entry.state in (state.CURRENT, state.REFUSED, state.DONE):
             why = f": {entry.refusal.cause}" if entry.refusal else ""
             lines.append(f"  {'left out':<9} {name}: {SAID[entry.state]}{why}")
     return lines

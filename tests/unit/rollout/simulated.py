@@ -6,7 +6,6 @@ The tasks, the record, the order and the fence are the real ones. A change, a pr
 from __future__ import annotations
 
 import copy
-import json
 import os
 import shutil
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.modules import fence as fence_modul
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import kubernetes_fence
+from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import kubernetes_fence, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.kubernetes_fence import Settings
 from jinja2.nativetypes import NativeEnvironment
 
@@ -198,7 +197,7 @@ class Controller:
 
     def states(self):
         """Return what became of the nodes, by the record."""
-        return {name: one["state"] for name, one in json.loads(Path(self.run["file"]).read_text())["hosts"].items()}
+        return {name: entry.state for name, entry in state.read(Path(self.run["file"])).hosts.items()}
 
     def _all(self, name, tasks, variables):
         for task in tasks:

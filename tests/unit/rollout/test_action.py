@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from unittest.mock import Mock
-
 import pytest
-from ansible_collections.gpulab.node.plugins.action.rollout import ActionModule
 from ansible_collections.gpulab.node.plugins.action.verify import told
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout import state
 
-from unit import machines
+from unit.rollout.fleet import Fleet
 
 FENCE = {
     "run": "R0",
@@ -35,42 +30,6 @@ PROOF = told(
 )
 
 
-class Fleet:
-    """Nodes by name, as a play knows them, and the rollout's action for them."""
-
-    def __init__(self, directory, *names):
-        """Let something be due on each node."""
-        self.directory, self.check = directory, False
-        self.known = {name: self.node() for name in names}
-        self.file = None
-
-    @staticmethod
-    def node(due=("tuning",), fence=None):
-        """Return a node on which these roles are due."""
-        facts = copy.deepcopy(machines.machine())
-        facts["fence"] = fence
-        return {"ansible_facts": {"gpulab": facts, "gpulab_plan": {"due": list(due)}}}
-
-    def work(self, work, host="n1", **args):
-        """Do one work for a host."""
-        task = Mock(check_mode=self.check, async_val=0, action="rollout", args={"work": work, **args})
-        names = list(self.known)
-        variables = {"hostvars": self.known, "ansible_play_hosts_all": names, "ansible_play_batch": [host]}
-        plugin = ActionModule(task, Mock(), Mock(), Mock(), Mock(), Mock())
-        plugin._connection._shell.tmpdir = None  # noqa: SLF001
-        return plugin.run(None, {**variables, **self.known[host], "inventory_hostname": host})
-
-    def order(self, **args):
-        """Decide the order."""
-        found = self.work("order", directory=str(self.directory), batch="1", out_at_once="2", **args)
-        self.file = found.get("file", self.file)
-        return found
-
-    def hosts(self):
-        """Return what became of the nodes."""
-        return json.loads(open(self.file, encoding="utf-8").read())["hosts"]  # noqa: PTH123
-
-
 @pytest.fixture
 def fleet(tmp_path):
     return Fleet(tmp_path / "rollouts", "n1", "n2", "n3")
@@ -87,17 +46,17 @@ def test_a_canary_that_fails_stops_the_others_and_comes_first_in_the_next_run(fl
     assert fleet.work("turn", file=fleet.file)["go"]
     fleet.work("note", file=fleet.file, state="changing")
     assert fleet.work("fail", file=fleet.file, result={"msg": PROOF})["state"] == state.FAILED
-    assert fleet.hosts()["n1"]["refusal"] == {
-        "code": "V001",
-        "cause": (
+    assert fleet.hosts()["n1"].refusal == state.Refused(
+        code="V001",
+        cause=(
             "the proof failed: gpu-count: 2 GPUs on the PCI bus, 3 declared;"
             " ecc-uncorrected [GPU 0000:3b:00.0]: 3 errors"
         ),
-        "remedy": "Each finding below has its own remedy.",
-    }
+        remedy="Each finding below has its own remedy.",
+    )
     turn = fleet.work("turn", "n2", file=fleet.file)
     assert (turn["go"], turn["why"]["code"]) == (False, "F005")
-    assert fleet.hosts()["n2"]["state"] == state.WAITING
+    assert fleet.hosts()["n2"].state == state.WAITING
     report = fleet.work("report", file=fleet.file)
     assert {name: refusal["code"] for name, refusal in report["refusals"].items()} == {"n1": "V001", "n2": "F005"}
 
@@ -108,7 +67,7 @@ def test_a_canary_that_fails_stops_the_others_and_comes_first_in_the_next_run(fl
         assert fleet.work("turn", name, file=fleet.file)["go"]
         fleet.work("note", name, file=fleet.file, state="done")
     assert fleet.work("report", file=fleet.file)["refusals"] == {}
-    assert {one["state"] for one in fleet.hosts().values()} == {state.DONE}
+    assert {entry.state for entry in fleet.hosts().values()} == {state.DONE}
 
 
 def test_a_new_wish_makes_nodes_that_were_done_wait_and_needs_a_canary_again(fleet):
@@ -151,7 +110,7 @@ def test_a_node_that_others_fenced_or_that_is_refused_is_left_out_and_counts(fle
     fleet.known["n1"] = fleet.node(fence=FENCE)
     found = fleet.order()
     assert found["order"] == ["n2", "n3"]
-    assert fleet.hosts()["n1"]["refusal"]["code"] == "F007"
+    assert fleet.hosts()["n1"].refusal.code == "F007"
     gone = {"refusal": {"code": "H001", "cause": "n2 is unreachable", "remedy": "Check it."}}
     fleet.known["n2"] = {"ansible_facts": {}, "__rollout_refused": gone}
     assert fleet.order()["refusal"]["code"] == "F003"
@@ -165,7 +124,7 @@ def test_a_freeze_that_begins_in_the_middle_stops_the_nodes_to_come(fleet, tmp_p
     turn = fleet.work("turn", "n2", file=fleet.file, freeze_file=str(tmp_path / "freeze"))
     assert (turn["go"], turn["why"]["code"]) == (False, "F001")
     assert "paper deadline" in turn["why"]["cause"]
-    assert fleet.hosts()["n1"]["state"] == state.DONE
+    assert fleet.hosts()["n1"].state == state.DONE
     assert fleet.order(freeze_file=str(tmp_path / "freeze"))["refusal"]["code"] == "F001"
 
 
