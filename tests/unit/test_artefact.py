@@ -72,3 +72,11 @@ def test_what_an_execution_environment_needs_is_shipped():
     named = yaml.safe_load((ROOT / "meta/execution-environment.yml").read_text())["dependencies"].values()
     assert set(named) <= tracked()
     assert (ROOT / "meta/ee-requirements.txt").read_text().split() == ["rich"]
+
+
+def test_the_example_of_an_execution_environment_takes_this_artefact():
+    example = yaml.safe_load((ROOT / "examples/execution-environment.yml").read_text(encoding="utf-8"))
+    (added,), (collection,) = example["additional_build_files"], example["dependencies"]["galaxy"]["collections"]
+    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))
+    assert added["src"] == f"../gpulab-node-{galaxy['version']}.tar.gz"
+    assert collection["name"] == f"{added['dest']}/{added['src'].removeprefix('../')}"
