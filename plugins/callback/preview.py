@@ -50,22 +50,22 @@ class CallbackModule(CallbackBase):
         """Keep a result of check mode, or forget all where they have been shown."""
         if result.task.resolved_action == SHOWS_IT:
             GATHERED.forget()
-        elif result.is_changed() and result.task_fields["check_mode"]:
+        elif result.is_changed() and result.task.check_mode:
             GATHERED.keep(result.host.get_name(), _changed(result))
 
 
 def _changed(result: CallbackTaskResult) -> Iterator[TaskResult]:
     """Yield the result, or that of each item of a loop, where something would change."""
-    task, fields = result.task, result.task_fields
+    task = result.task  # with its values for this host
     role = task._role  # noqa: SLF001 - Ansible gives a callback no other way to it
     for answer in result.result["results"] if task.loop and "results" in result.result else [result.result]:
         if answer.get("changed") and not answer.get("failed"):
             yield {
                 "role": role.get_name(include_role_fqcn=False) if role else "playbook",
-                "task": fields["name"],
+                "task": task.name,
                 "module": task.resolved_action,
-                "arguments": {**fields["args"], **_arguments(answer)},
-                "delegate_to": fields["delegate_to"],
+                "arguments": {**task.args, **_arguments(answer)},
+                "delegate_to": task.delegate_to,
                 "result": dict(answer),
             }
 
