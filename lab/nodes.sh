@@ -46,7 +46,11 @@ start() {  # name, image, last number of its address, device rules and directori
     echo "started $1" >&2
 }
 
-docker network inspect "$lab" >/dev/null 2>&1 || docker network create --subnet "$subnet.0/24" "$lab" >/dev/null
+docker network inspect "$lab" >/dev/null 2>&1 || docker network create --subnet "$subnet.0/24" "$lab" >/dev/null || {
+    echo "The lab's network $subnet.0/24 is taken on this machine (docker network ls, ip route). Call lab/up.yml with" \
+        "-e lab_subnet=172.30.N and another N, or remove what has it." >&2
+    exit 1
+}
 number=10
 for node in "$@"; do
     name=${node%%=*} rest=${node#*=}
