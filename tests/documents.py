@@ -292,11 +292,21 @@ def lists_of_roles() -> dict[Path, str]:
     parts = {
         "playbooks/remove.yml": role_lists.remove(roles),
         "docs/architecture.md": {"roles": role_lists.table(roles.values()), "rooms": layout.picture()},
+        "docs/moving.md": {"names": foreign_names()},
     }
     return {
         ROOT / "playbooks/tasks/roles.yml": role_lists.apply(roles.values()),
         **{ROOT / path: with_parts((ROOT / path).read_text(encoding="utf-8"), made) for path, made in parts.items()},
     }
+
+
+def foreign_names() -> str:
+    """Return a table for each role of others: its variables, and what takes their place."""
+    tables = []
+    for role in catalog.load().read("foreign_names")["roles"]:
+        rows = [f"| `{name}` | {answer} |\n" for name, answer in role["variables"].items()]
+        tables.append(f"\n| {role['name']} | gpulab |\n| --- | --- |\n{''.join(rows)}")
+    return "".join([*tables, "\n"])
 
 
 def with_parts(text: str, parts: Mapping[str, str]) -> str:
