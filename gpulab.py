@@ -11,6 +11,7 @@ from 3.9 on: as ./gpulab.py, or as gpulab once installed (uvx --from . gpulab, p
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import locale
 import os
@@ -69,14 +70,16 @@ def main(argv: list[str] | None = None) -> None:
     use_environment_of_checkout()
     doctor = options.command == "doctor"
     # The inventory is read by Ansible, which may be what is missing.
-    problems = check() or (check_inventory() if doctor else [])
+    problems = check() or (check_inventory() if doctor else check_limit(options) if "limit" in options else [])
     if problems:
         print("\n".join(map(doctors_line, problems)))
         sys.exit(1)
     if doctor:
         print("This machine can run gpulab.")
+    elif options.command == "lab":
+        run(["make", "lab"])
     else:
-        run(["make", "lab"] if options.command == "lab" else command_line(options, passed_on))
+        run(command_line(options, passed_on))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -91,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
         other = f"Other options go to ansible-playbook {playbook} as they are."
         command = commands.add_parser(name, help=what, epilog=other, allow_abbrev=False)
         command.add_argument("-l", "--limit", metavar="NODES", help="only these nodes")
+        command.add_argument(
+            "-i", "--inventory", action="append", default=[], metavar="FILE", help="instead of inventory/"
+        )
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", type=setting, help="a setting, null too"
         )
@@ -126,16 +132,20 @@ def setting(text: str) -> tuple[str, object]:
 
 def command_line(options: argparse.Namespace, passed_on: list[str]) -> list[str]:
     """Return the line that a command stands for. This machine needs root, and cannot be rebooted by a run on it."""
-    argv = ["ansible-playbook", PLAYBOOKS[options.command][0]]
+    argv = ["ansible-playbook", *inventories(options), PLAYBOOKS[options.command][0]]
     limit = options.limit or ("gpu-nodes" if options.command == "apply" else None)
     argv += ["-l", limit] if limit else []
     settings = dict(options.set)
     if options.here:
-        argv[1:1] = ["-i", str(HERE)]
         settings.setdefault("reboot_policy", "never")
         argv += ["--ask-become-pass"] if os.geteuid() and not sudo_asks_nothing() else []
     argv += ["-e", json.dumps(settings)] if settings else []
     return argv + [word for word in passed_on if word != "--"]
+
+
+def inventories(options: argparse.Namespace) -> list[str]:
+    """Return the options of Ansible that name the inventory, where it is not that of ansible.cfg."""
+    return [word for name in [str(HERE)] * options.here + options.inventory for word in ("-i", name)]
 
 
 def sudo_asks_nothing() -> bool:
@@ -245,15 +255,32 @@ def check_reports() -> list[Problem]:
 
 def check_inventory() -> list[Problem]:
     """Return whether the inventory cannot be read or has no node."""
-    argv = ["ansible-inventory", "--graph", "gpu-nodes"]
-    asked = subprocess.run(argv, capture_output=True, text=True, check=False)
+    asked = graph("gpu-nodes")
     if asked.returncode:
-        return [
-            Problem("the inventory cannot be read: " + asked.stderr.strip().splitlines()[0], f"$EDITOR {INVENTORY}")
-        ]
+        return [Problem(asked.stderr.strip().splitlines()[0].replace("[ERROR]: ", ""), f"$EDITOR {INVENTORY}")]
     if "--" in asked.stdout.replace("--@", ""):
         return []
     return [Problem(f"{INVENTORY} has no node", "gpulab init   or, for this machine: gpulab apply --here")]
+
+
+def check_limit(options: argparse.Namespace) -> list[Problem]:
+    """Return what -l names and the inventory does not have. Ansible names no others, and says nothing of some."""
+    if not options.limit or not re.fullmatch(r"[\w.,:!&-]+", options.limit):
+        return []
+    asked = graph(*inventories(options))
+    names = re.findall(r"^[| -]*@?(.+?):?$", asked.stdout, re.MULTILINE)
+    unknown = set(re.split(r"[,:!&]+", options.limit)) - {"", "localhost", *names}
+    problems = []
+    for name in sorted(unknown) if not asked.returncode else ():
+        near = difflib.get_close_matches(name, names, 1)
+        advice = f"did you mean -l {near[0]}?" if near else f"there are {', '.join(dict.fromkeys(names))}"
+        problems.append(Problem(f"the inventory has no host or group {name}", advice))
+    return problems
+
+
+def graph(*words: str) -> subprocess.CompletedProcess[str]:
+    """Return what ansible-inventory says of groups and hosts."""
+    return subprocess.run(["ansible-inventory", "--graph", *words], capture_output=True, text=True, check=False)
 
 
 def init(nodes: list[str], kind: str, user: str | None) -> str:

@@ -18,7 +18,7 @@ FORWARD = {**NO_LIBRARIES, "nccl_version": None, "cuda_compat": True, "cuda_defa
 COMPAT, STARTER, PROOF = "/usr/local/cuda-13.1/compat", "/usr/local/bin/cuda-compat", "molecule/cuda/proof.yml"
 DATA_CENTRE, CONSUMER = "debian13", "debian12"  # the nodes with an A100 and with a GeForce
 ONE_NODE = f"--limit={DATA_CENTRE}"
-DISTRIBUTIONS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
+DISTRIBUTIONS_DRIVER = {"nvidia_driver_source": "distribution"}
 
 
 # A toolkit of a .run file with what it told the linker, and a package: what somebody else put on the node.

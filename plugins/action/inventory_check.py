@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleError
+from ansible.inventory.manager import split_host_pattern
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
@@ -43,6 +44,7 @@ class ActionModule(ActionBase):
         tags = [task_vars.get(name, ()) for name in ("ansible_run_tags", "ansible_skip_tags")]
         directories = _directories(task_vars)
         refusals += [*unread.tags(context.CLIARGS.get("args", ()), *tags), *unread.groups(directories, groups)]
+        refusals += unread.limits(split_host_pattern(context.CLIARGS.get("subset") or ""), groups)
         refusals += unread.nulls(load_extra_vars(self._loader))
         if warning := unread.hosts(directories, groups.get("all", ())):
             display.warning(warning)

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.model import Facts
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
 
@@ -31,21 +32,28 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = {**super().run(tmp, task_vars), "changed": False}
         self.validate_argument_spec({})
         variables = task_vars or {}
+        facts: Facts = variables["ansible_facts"]["gpulab"]
         plan: Plan = variables["ansible_facts"]["gpulab_plan"]
         values = host_types.values(plan, variables, self._templar.template)
-        wanted = sources.planned(plan, variables["ansible_facts"]["gpulab"], values, at_work(variables, plan["due"]))
+        wanted = sources.planned(plan, facts, values, at_work(variables, plan["due"]))
         if not wanted:
             return result
         arguments = {
-            "sources": wanted,
+            "sources": [{name: source[name] for name in ("name", "urls", "exact")} for source in wanted],
             "proxies": proxies(values),
             "certificates": "\n".join(map(file_text, values["base_ca_certificates"])),
         }
         answer = self._execute_module("gpulab.node.sources_reach", arguments, task_vars=variables)
         if answer.get("failed") or not answer.get("unreached"):
             return {**result, **answer}
-        told = "; ".join(sources.told(answer["unreached"]))
-        return {**result, **failure([refuse("H218", host=variables["inventory_hostname"], sources=told)])}
+        unreached = answer["unreached"]
+        refusal = refuse(
+            "H218",
+            host=variables["inventory_hostname"],
+            sources="; ".join(sources.told(unreached)),
+            way=sources.ways(unreached, wanted, has_own_driver=sources.has_own_driver(plan, facts, values)),
+        )
+        return {**result, **failure([refusal])}
 
 
 def at_work(variables: Mapping[str, Any], due: Mapping[str, Any]) -> list[str]:

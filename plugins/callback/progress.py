@@ -60,7 +60,6 @@ import atexit
 import re
 import shutil
 import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -79,6 +78,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import 
     duration,
     short_task,
     verdict,
+    wrapped,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Receiver
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain, message
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.25
 INDENT = " " * 6
 PREVIEW = "gpulab.node.preview"
-MIN_TEXT_WIDTH = 40
 VERDICT_COLORS = {
     "ok": C.COLOR_OK,
     "changed": C.COLOR_CHANGED,
@@ -319,8 +318,8 @@ class CallbackModule(CallbackBase):
     def _show_cause(self, failure: Failure) -> None:
         """Show a failure's cause and remedy."""
         if failure.refusal:
-            self._show_wrapped(f"GPULAB-{failure.refusal.code}  {failure.refusal.cause}", C.COLOR_ERROR)
-            self._show_wrapped(f"Remedy: {failure.refusal.remedy}")
+            self._show_indented(f"GPULAB-{failure.refusal.code}  {failure.refusal.cause}", C.COLOR_ERROR)
+            self._show_indented(f"Remedy: {failure.refusal.remedy}")
         else:
             self._show_indented(failure.message)
 
@@ -334,21 +333,18 @@ class CallbackModule(CallbackBase):
         label = self._get_item_label(result.result)
         return short_task(result.task.get_name()) + (f"  (item={label})" if label is not None else "")
 
-    def _show_wrapped(self, text: str, color: str | None = None) -> None:
-        """Show a sentence below the line it belongs to; on a terminal, broken between words."""
-        room = max(shutil.get_terminal_size().columns - len(INDENT), MIN_TEXT_WIDTH)
-        lines = textwrap.wrap(text, room, break_long_words=False) if sys.stdout.isatty() else [text]
-        for line in lines:
-            self._show(INDENT + line, color)
-
-    def _show_indented(self, text: str) -> None:
-        """Show a message below the line it belongs to, as it is."""
+    def _show_indented(self, text: str, color: str | None = None) -> None:
+        """Show a message below the line it belongs to."""
         for line in text.strip("\n").splitlines():
-            self._show(INDENT + line)
+            self._show(INDENT + line, color)
 
     def _show(self, text: str, color: str | None = None) -> None:
         """Print a text without passwords, and without control codes from a node that the terminal would obey."""
-        self._print(for_people(text), color)
+        lines = for_people(text).split("\n")
+        if sys.stdout.isatty():
+            columns = shutil.get_terminal_size().columns
+            lines = [line for long in lines for line in wrapped(long, columns)]
+        self._print("\n".join(lines), color)
 
     def _handle_warnings(self, res: MutableMapping[str, Any]) -> None:
         """Show warnings, which may be a node's own words."""

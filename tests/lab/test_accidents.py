@@ -112,6 +112,7 @@ def test_a_build_that_the_kernel_kills_is_named_and_undone(lab, site):
     assert "GPULAB-D" in said
     assert "memory" in said
     assert not node.holds("dpkg --get-selections | grep -q '^nvidia-open'")
+    assert not node.holds("test -e /etc/modprobe.d/gpulab-nouveau.conf")  # nouveau draws again
     assert not node.holds("dpkg --audit | grep -q .")
 
 

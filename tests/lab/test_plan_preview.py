@@ -69,7 +69,7 @@ def test_bare_nodes_would_get_a_driver_of_unknown_size_and_reboot(lab):
 
 
 def test_a_node_that_is_refused_fails_the_run_and_hides_no_other(lab):
-    run, hosts = preview(lab, "-e", '{"gpulab_allow_branches": ["550"]}')
+    run, hosts = preview(lab, "-e", '{"nvidia_driver_branch": "550"}')
     assert run.rc == 2
     assert {name: host["state"] for name, host in hosts.items()} == {"node12": "refused", "node13": "changes"}
     assert hosts["node12"]["refusal"]["code"] == "P008"

@@ -73,6 +73,7 @@ NO_REBOOT = ["-e", '{"reboot_policy": "never"}']
     [
         (["plan"], ["ansible-playbook", "playbooks/plan.yml"]),
         (["apply"], ["ansible-playbook", "site.yml", "-l", "gpu-nodes"]),
+        (["plan", "-i", "a", "-i", "b"], ["ansible-playbook", "-i", "a", "-i", "b", "playbooks/plan.yml"]),
         (["apply", "-l", "node1", "--check", "-K"], ["ansible-playbook", "site.yml", "-l", "node1", "--check", "-K"]),
         (["verify", "--", "-vv"], ["ansible-playbook", "playbooks/verify.yml", "-vv"]),
         (["rollout", "-e", "a=b"], ["ansible-playbook", "playbooks/rollout.yml", "-e", "a=b"]),
@@ -116,6 +117,37 @@ def test_a_password_is_not_shown_to_everybody(checkout):
     _usage, lines = call(checkout, "plan", "--set", "secure_boot_mok_password=Xy8-secret", code=2)
     assert "keep it in a vault" in lines[-1]
     assert "Xy8-secret" not in "".join(lines)
+
+
+GRAPH = """@all:
+  |--@ungrouped:
+  |--@gpu-nodes:
+  |  |--@workstations:
+  |  |  |--node12
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ("node12", None),
+        ("gpu-nodes:!node12,localhost", None),
+        ("node*", None),
+        ("node99", "did you mean -l node12?"),
+        ("node12,workstation", "did you mean -l workstations?"),
+        ("xyz", "there are all, ungrouped, gpu-nodes, workstations, node12"),
+    ],
+)
+def test_nodes_that_the_inventory_does_not_have_are_named_before_the_run(checkout, limit, expected):
+    inventory = checkout.parent / "bin/ansible-inventory"
+    inventory.write_text(f"#!/bin/sh\ncat <<'E'\n{GRAPH}E\n", encoding="utf-8")
+    inventory.chmod(0o755)
+    if expected is None:
+        assert call(checkout, "plan", "-l", limit)[0].startswith("$ ansible-playbook")
+        return
+    first, lines = call(checkout, "plan", "-l", limit, code=1)
+    assert first.startswith("gpulab: the inventory has no host or group ")
+    assert lines == [f"  -> {expected}"]
 
 
 def test_it_prints_the_line_and_ends_as_ansible_playbook_does(checkout):

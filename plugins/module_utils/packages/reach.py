@@ -60,7 +60,8 @@ def _asking(
         except HTTPError as error:
             return for_people(str(error)) if exact or error.code >= 500 else ""  # noqa: PLR2004 - the server's own fault
         except (OSError, ValueError) as error:
-            return for_people(str(getattr(error, "reason", error)))
+            reason = getattr(error, "reason", error)
+            return for_people(str(getattr(reason, "strerror", None) or reason))
         return ""
 
     return ask

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What somebody wrote and Ansible passes over in silence: tags that no task has, files of groups and hosts unknown.
+"""What somebody wrote and Ansible passes over: tags that no task has, nodes and files of groups and hosts unknown.
 
 And what it takes otherwise than meant: null by -e.
 """
@@ -9,6 +9,7 @@ And what it takes otherwise than meant: null by -e.
 from __future__ import annotations
 
 import json
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,21 @@ def tags(playbooks: Collection[str], chosen: Iterable[str], skipped: Iterable[st
         if near or tag not in skipped:
             advice = f"Did you mean {near[0]}?" if near else f"The tags are: {', '.join(TAGS)}."
             yield refuse("I047", tag=tag, advice=advice)
+
+
+def limits(chosen: Iterable[str], there: Groups) -> Iterator[Refusal]:
+    """Yield each host and group that -l names and the inventory does not have; a wildcard may match none."""
+    names = [*there, *there.get("all", ())]
+    for pattern in chosen:
+        name = re.sub(r"^[&!]|\[[-\d:]*\]$", "", pattern)
+        if name in (*names, "all", "localhost") or re.search(r"^[~@]|[*?\[]", name):
+            continue
+        near = get_close_matches(name, names, 1)
+        groups = ", ".join(group for group in there if group not in ("all", "ungrouped"))
+        advice = (
+            f"Did you mean {near[0]}?" if near else f"The hosts are {listed(there.get('all', ()))}; groups: {groups}."
+        )
+        yield refuse("I051", name=name, advice=advice)
 
 
 def nulls(extra_variables: Mapping[str, object]) -> Iterator[Refusal]:

@@ -65,8 +65,20 @@ def accepted_for_life(case: Case, record: dict[str, Any]) -> bool:
 
 
 def allowed(case: Case, branch: str) -> bool:
-    """Tell whether the operator accepts a branch with its known holes."""
-    return branch in (case.wishes["gpulab_allow_branches"] or ())
+    """Tell whether the operator accepts a branch with its known holes: by name, or with the distribution's driver."""
+    return branch in (case.wishes["gpulab_allow_branches"] or ()) or branch in accepted_with_source(case)
+
+
+def accepted_with_source(case: Case) -> list[str]:
+    """Return the branches of a distribution that is asked for by name, where none of them gets fixes any more."""
+    by_name = case.wishes["nvidia_driver_source"] == "distribution"
+    return case.platform["driver_sources"]["distribution"]["branches"] if by_name and _only_ended(case) else []
+
+
+def _only_ended(case: Case) -> bool:
+    """Tell whether the distribution has a driver, but none that still gets fixes."""
+    branches = case.platform["driver_sources"].get("distribution", {}).get("branches", ())
+    return bool(branches) and all(has_ended(case.catalog.branches[branch], case.today) for branch in branches)
 
 
 def has_ended(record: dict[str, Any], today: date) -> bool:
@@ -177,14 +189,10 @@ def can_serve(case: Case, name: str, *, uninstalled: bool = False) -> bool:
 
 
 def settings_of(case: Case, name: str) -> str:
-    """Return the settings that take the driver from a source, with the permission that an old branch needs."""
-    branches = case.platform["driver_sources"][name]["branches"]
-    newest_one = newest(list(branches))
+    """Return the settings that take the driver from a source."""
     settings = {"nvidia_driver_source": name}
-    if case.wishes["nvidia_driver_branch"] not in (None, *branches):
+    if case.wishes["nvidia_driver_branch"] not in (None, *case.platform["driver_sources"][name]["branches"]):
         settings["nvidia_driver_branch"] = "null"
-    if all(has_ended(case.catalog.branches[branch], case.today) for branch in branches):
-        settings["gpulab_allow_branches"] = f'["{newest_one}"]'
     return _settings(case, **settings)
 
 
@@ -269,7 +277,8 @@ def _other_sources(case: Case, source: Source, flavours: tuple[str, ...]) -> str
         lasting = [record["branch"] for record in serving if not has_ended(record, case.today)]
         if name != source.name and serving:
             branch = newest(lasting or [record["branch"] for record in serving])
-            allow = "" if lasting else f', gpulab_allow_branches: ["{branch}"]'
+            accepted = lasting or (name == "distribution" and _only_ended(case))
+            allow = "" if accepted else f', gpulab_allow_branches: ["{branch}"]'
             ways.append(f"nvidia_driver_source: {name}{allow} (branch {branch})")
     return f"Set {'; or '.join(ways)}" if ways else "Move the GPU to a node whose system has a driver for it"
 

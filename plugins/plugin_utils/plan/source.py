@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import display, kernels, secure_boot
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import can_serve, settings_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan.branch import (
+    accepted_with_source,
+    allowed,
+    can_serve,
+    settings_of,
+)
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.packages import edition
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -156,12 +161,11 @@ def check_version(case: Case, branch: str, version: str) -> list[str]:
     for gpu in case.gpus:
         if not gpu.served_by(branch, version):
             raise refuse("P010", branch=version, gpu=gpu.name, demand=gpu.first_driver[branch])
-    if branch in (case.wishes["gpulab_allow_branches"] or ()):
-        case.warnings.append(
-            f"Branch {branch} is allowed in gpulab_allow_branches despite its age: {version} may have known"
-            " vulnerabilities."
-        )
-        return [f"Branch {branch} is allowed in gpulab_allow_branches."]
+    if allowed(case, branch):
+        with_source = branch in accepted_with_source(case)
+        by = "taken with nvidia_driver_source: distribution" if with_source else "allowed in gpulab_allow_branches"
+        case.warnings.append(f"Branch {branch} is {by} despite its age: {version} may have known vulnerabilities.")
+        return [f"Branch {branch} is {by}."]
     floor = record["security_floor"]
     if floor and not same_or_newer(version, floor["version"]):
         raise refuse("P017", version=version, floor=floor["version"], bulletin=floor["bulletin"], branch=branch)

@@ -8,6 +8,8 @@ All times are seconds of one monotonic clock, which the caller reads.
 
 from __future__ import annotations
 
+import re
+import textwrap
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress
+
+
+_LABEL = re.compile(r"(?:\S+ ?){1,3} {2,}|Remedy: ")  # a few words, and the text that is set off from them
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,30 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+def wrapped(line: str, columns: int) -> list[str]:
+    """Return a line in parts that fit into so many columns, broken between words; a longer word stays whole.
+
+    The parts that follow begin below the text: behind the label of a line that has one, else two columns further in.
+    Where the indent leaves little room, it becomes smaller.
+    """
+    if len(line) <= columns:
+        return [line]
+    text = line.strip()
+    indent = len(line) - len(line.lstrip())
+    if indent > columns // 3:
+        indent = columns // 6
+    label = _LABEL.match(text)
+    hang = indent + label.end() if label and indent + label.end() <= columns // 2 else indent + 2
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def short_task(name: str) -> str:

@@ -23,7 +23,7 @@ LAB = Path(__file__).parents[3] / "lab"
 INVENTORY = """
 gpu-nodes:
   children: {workstations: , training_servers: , inference_servers: }
-  vars: {nvidia_driver_source: distribution, gpulab_allow_branches: ["535"], lab_branch: "580"}
+  vars: {nvidia_driver_source: distribution, lab_branch: "580"}
 workstations:
   hosts:
     node1: {ansible_host: 10.0.0.1, VARIABLES}

@@ -11,7 +11,7 @@ from unit.plan.make import TODAY, facts
 
 from .make import check_variables
 
-DEBIAN = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
+DEBIAN = {"nvidia_driver_source": "distribution"}
 
 
 def plan(given):

@@ -121,3 +121,24 @@ def test_files_of_hosts_that_are_not_there_are_named(inventory):
         f"the inventory has no hosts for {top}/host_vars/n01.yml, {top}/host_vars/old, so nothing reads them"
     )
     assert unread.hosts([top], ["n1", "n01", "old"]) is None
+
+
+@pytest.mark.parametrize(
+    "limit", [[], ["n1"], ["!n2"], ["&gpu-nodes"], ["gpu-nodes[0]"], ["n*"], ["~n[12]"], ["@x.retry"], ["all"]]
+)
+def test_nodes_that_are_there_may_be_named(limit):
+    assert list(unread.limits(limit, GROUPS)) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"),
+    [
+        ("gpu_nodes", "Did you mean gpu-nodes?"),
+        ("!workstation", "Did you mean workstations?"),
+        ("xyz", "The hosts are n1, n2; groups: gpu-nodes, workstations."),
+    ],
+)
+def test_a_node_that_is_not_there_is_refused_also_where_others_are(limit, advice):
+    (refusal,) = unread.limits(["n1", limit], GROUPS)
+    name = limit.lstrip("!")
+    assert str(refusal) == f"GPULAB-I051 the inventory has no host or group {name}, which -l names. Remedy: {advice}"

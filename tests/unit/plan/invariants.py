@@ -40,7 +40,11 @@ class Planned:
         self.driver = self.plan["driver"]
         self.branch = int(self.driver["branch"])
         self.open = self.driver["kernel_modules"] == "open"
-        self.allowed = self.driver["branch"] in (self.wishes["gpulab_allow_branches"] or ())
+        by_name = self.driver["branch"] in (self.wishes["gpulab_allow_branches"] or ())
+        debian = (
+            self.facts["system"]["id"] == "debian"
+        )  # whose branches get no fixes: they are accepted with the source
+        self.allowed = by_name or (debian and self.wishes["nvidia_driver_source"] == "distribution")
         self.pre_turing = any(architecture in PRE_TURING for architecture, _ in self.gpus)
         self.blackwell = any(architecture == "Blackwell" for architecture, _ in self.gpus)
         self.grace = any(grace for _, grace in self.gpus)

@@ -98,7 +98,7 @@ DEFAULTS = [
     for one in record["options"]
     if one.get("family", "debian") == "debian"
 ]
-DEBIANS_DRIVER = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
+DEBIANS_DRIVER = {"nvidia_driver_source": "distribution"}
 # What is in a plan without an option that has a part there
 NOT_PLANNED = {
     "gpulab_environments": lambda plan: plan["environments"] == [],
@@ -167,7 +167,7 @@ def test_a_node_without_a_driver_gets_what_needs_none():
 
 
 def test_the_toolkit_is_the_drivers_own():
-    debian = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
+    debian = {"nvidia_driver_source": "distribution"}
     plan = run(typed(facts("debian-12", ["10de:20f1"]), "training_servers", **debian))["plan"]
     assert (plan["cuda"]["source"], plan["cuda"]["default"]) == ("distribution", "11.8")
     plan = run(typed(facts("debian-12", ["10de:20f1"]), "training_servers"))["plan"]
@@ -177,7 +177,7 @@ def test_the_toolkit_is_the_drivers_own():
 
 def test_a_toolkit_of_the_distribution_that_does_not_know_a_gpu_is_not_taken():
     known = catalog.Catalog()
-    given = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"], "cuda_source": "auto"}
+    given = {"nvidia_driver_source": "distribution", "cuda_source": "auto"}
     node = facts("debian-12", ["10de:20f1"])
     assert resolve(node, options.complete(given), known, TODAY)["cuda"]["default"] == "11.8"
     known.toolkits["11.8"]["nvcc_targets"] = ["5.0"]

@@ -25,7 +25,7 @@ GTX_1080_TI, V100, T4, H100, RTX_5090, GH200, B200, B300 = (
 )
 SHA256 = "a" * 64
 OF_RUNFILE = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile_sha256": SHA256}
-ALLOWED = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535", "550"]}
+ALLOWED = {"nvidia_driver_source": "distribution"}  # its branches are accepted with it
 ENROLMENT = {"secure_boot_mok_password": "for-this-once"}
 UNENROLLED = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=False)
 AT_THE_CONSOLE = facts(secure_boot="enabled", mok_enrolled=False, mok_pending=True)
@@ -324,6 +324,19 @@ NO_CONFLICTS = {
     "the Fabric Manager, whose name has no branch": (NVIDIA_580, ("nvidia-fabricmanager", "580.178.04-1", "nvidia")),
     "firmware of nouveau": (NVIDIA_595, ("firmware-nvidia-graphics", "20250410-2", "distribution")),
 }
+
+
+@pytest.mark.parametrize(
+    ("system", "branch", "warned"),
+    [("debian-12", "535", True), ("debian-13", "550", True), ("ubuntu-24.04", None, False)],
+)
+def test_the_distributions_driver_asked_for_by_name_is_taken_with_a_warning_where_it_has_none_that_gets_fixes(
+    system, branch, warned
+):
+    made = plan(facts(system), nvidia_driver_source="distribution")
+    assert made["driver"]["branch"] == branch or not warned
+    said = "is taken with nvidia_driver_source: distribution despite its age"
+    assert any(said in warning for warning in made["warnings"]) is warned
 
 
 @pytest.mark.parametrize(("given", "packages"), CONFLICTS.values(), ids=CONFLICTS)
@@ -1942,7 +1955,12 @@ REFUSALS = {
     "branch newer than the catalog": (facts(), {"nvidia_driver_branch": "999"}, "P090", "gpulab_trust_newer: true"),
     "CUDA newer than the catalog": (facts(), {"cuda_toolkits": ["13.9"]}, "P091", "gpulab_trust_newer: true"),
     "branch past its end": (facts(), {"nvidia_driver_branch": "535"}, "P008", 'gpulab_allow_branches: ["535"]'),
-    "debian 12's own, not allowed": (facts(), {"nvidia_driver_source": "distribution"}, "P008", "535"),
+    "an old branch of a distribution that has newer ones": (
+        facts("ubuntu-24.04"),
+        {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "535"},
+        "P008",
+        "535",
+    ),
     "no such source": (facts("rhel-9"), {"nvidia_driver_source": "distribution"}, "P009", "distribution"),
     "pascal on 595": (facts(gpus=[GTX_1080_TI]), {"nvidia_driver_branch": "595"}, "P010", "580 at most"),
     "blackwell on 535": (facts(gpus=[RTX_5090]), {**ALLOWED, "nvidia_driver_branch": "535"}, "P010", "570"),

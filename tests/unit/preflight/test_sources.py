@@ -46,7 +46,7 @@ def test_nvidias_repository_is_asked_for_its_index_and_its_key_once_for_all_role
 
 
 def test_the_distributions_driver_asks_for_nothing_of_nvidias():
-    assert asked(nvidia_driver_source="distribution", gpulab_allow_branches=["550"], roles=["nvidia_driver"]) == []
+    assert asked(nvidia_driver_source="distribution", roles=["nvidia_driver"]) == []
 
 
 @pytest.mark.parametrize("why", [due.WHY["gpulab"], due.WHY["settings"], "/etc/x differs"])
@@ -141,6 +141,29 @@ def test_what_one_server_does_not_deliver_is_said_once():
         "the repository a and the key of the repository a (https://one.example/InRelease: no answer)",
         "the wheel of uv (https://two.example/uv.whl: refused)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "mirror", "own"),
+    [
+        ("debian-13", "nvidia", "gpulab_nvidia_repository_url", True),
+        ("rhel-9", "nvidia", "gpulab_nvidia_repository_url", False),
+        ("debian-13", "runfile", "nvidia_driver_runfile", False),
+    ],
+)
+def test_the_remedy_names_the_mirrors_variable_and_the_distributions_driver_where_it_serves(
+    system, source, mirror, own
+):
+    values = options.complete({"nvidia_driver_source": source, "nvidia_driver_runfile_sha256": "a" * 64})
+    facts = {**make.facts(system), "own_files": []}
+    plan = resolve(facts, values, catalog.load(), make.TODAY)
+    plan["due"] = {"nvidia_driver": [due.NO_RECEIPT]}
+    found = sources.planned(plan, facts, values, plan["due"])
+    has_own_driver = sources.has_own_driver(plan, facts, values)
+    way = f"set a mirror ({mirror})"
+    way += ", or take the distribution's driver (nvidia_driver_source: distribution)" if own else ""
+    assert sources.ways(found, found, has_own_driver=has_own_driver) == way
+    assert sources.ways([found[0]], [{**found[0], "mirror": "x"}], has_own_driver=True) == "set a mirror (x)"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CREATED = "2026-11-21T01:00:00Z"
 TODAY = date(2026, 11, 20)
 OLD, NEW = "535.261.03", "535.309.01"
-WISHES = {"nvidia_driver_source": "distribution", "gpulab_allow_branches": ["535"]}
+WISHES = {"nvidia_driver_source": "distribution"}
 NOUVEAU_FILE = "/etc/modprobe.d/gpulab-nouveau.conf"
 UNIT_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"
 WORK = {

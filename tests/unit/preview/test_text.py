@@ -112,7 +112,7 @@ def test_reasons_warnings_and_space_are_told():
     one["facts"]["filesystems"][0]["free_mib"] = 100
     said = "\n".join(lines(one))
     assert "why       Source distribution is requested." in said
-    assert "note      Branch 535 is allowed in gpulab_allow_branches" in said
+    assert "note      Branch 535 is taken with nvidia_driver_source: distribution" in said
     assert "free 100 MiB  NOT ENOUGH" in said
 
 

@@ -8,8 +8,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import 
     duration,
     short_task,
     verdict,
+    wrapped,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress
+from hypothesis import given
+from hypothesis import strategies as st
 
 SUMMARY = {"ok": 3, "failures": 0, "unreachable": 0, "changed": 0, "skipped": 0, "rescued": 0, "ignored": 0}
 
@@ -113,3 +116,38 @@ def test_a_verdict_is_the_worst_that_happened(differs, word):
 def test_tasks_lose_the_name_of_this_collection_only():
     assert short_task("gpulab.node.nouveau : Blacklist nouveau") == "nouveau : Blacklist nouveau"
     assert short_task("other.node.x : Do") == "other.node.x : Do"
+
+
+@given(
+    columns=st.integers(20, 130),
+    indent=st.integers(0, 30),
+    words=st.lists(st.text("abc:", min_size=1, max_size=15), max_size=30),
+)
+def test_no_word_is_broken_and_no_line_is_wider_than_the_terminal(columns, indent, words):
+    lines = wrapped(" " * indent + " ".join(words), columns)
+    assert " ".join(lines).split() == words
+    assert all(len(line) <= columns for line in lines if len(line.split()) > 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            40,
+            [
+                "  remedy    Set the branch to the one",
+                "            that the distribution has.",
+            ],
+        ),
+        (80, ["  remedy    Set the branch to the one that the distribution has."]),
+    ],
+)
+def test_what_follows_stands_below_the_text_behind_its_label(columns, expected):
+    assert wrapped("  remedy    Set the branch to the one that the distribution has.", columns) == expected
+
+
+def test_a_deep_indent_leaves_room_for_words_on_a_narrow_terminal():
+    assert wrapped(" " * 24 + "tuning: it has no receipt on the node", 40) == [
+        "      tuning: it has no receipt on the",
+        "        node",
+    ]

@@ -71,5 +71,8 @@ CODES = {
         "{name} is null by -e, and then no task gets its default",
         "Leave it out, give it its default ({default}), or write null in the inventory.",
     ),
+    # I050, I051: an inventory that cannot be read, and nodes that it does not have
+    "I050": ("{place} cannot be read: {problem}", "{advice}"),
+    "I051": ("the inventory has no host or group {name}, which -l names", "{advice}"),
 }
 refuse = partial(build, CODES)

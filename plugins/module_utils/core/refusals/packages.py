@@ -189,7 +189,7 @@ CODES = {
         "{host} cannot reach what it has to download: {sources}",
         (
             "Check its network and name servers, and its proxy (base_https_proxy, base_http_proxy). If it has no way"
-            " there, set a mirror: the variables whose names end in _url. Nothing was changed."
+            " there, {way}. Nothing was changed."
         ),
     ),
     # H228 to H230: package servers, beside H041 to H045
