@@ -61,7 +61,10 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "progress": "what a run shows: long steps, and why a task failed",
             "rollout": "nodes changed one after the other, each behind a fence",
         },
-        {"options": "every variable that an inventory may set"},
+        {
+            "options": "every variable that an inventory may set",
+            "pages": "the frame, the style and the script that all HTML pages have",
+        },
         {"plan": "from facts, settings and catalog to a plan, or to a refusal"},
         {
             "peers": "what nodes of one run have to do with each other: names, shared builds, all_reduce",

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import Known, of, told
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.files import REPORTS
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 
 ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}}
 

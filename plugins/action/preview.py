@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import place
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
+from ansible_collections.gpulab.node.plugins.plugin_utils.preview.page import page
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
@@ -31,14 +33,17 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the preview, and write it where path says."""
         super().run(tmp, task_vars)
-        _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}})
+        _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}, "page": {"type": "path"}})
         try:
             preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
             if arguments["path"]:
                 _write(Path(arguments["path"]), preview)
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
-        return {"changed": False, "preview": preview, "lines": text.lines(preview)}
+        lines = text.lines(preview)
+        if arguments["page"]:
+            lines.append(place(arguments["page"], page(preview)))
+        return {"changed": False, "preview": preview, "lines": lines}
 
 
 def _hosts(task_vars: dict[str, Any]) -> dict[str, HostBefore]:

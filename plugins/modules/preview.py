@@ -23,6 +23,12 @@ options:
   path:
     description: A file on the controller to which the preview is written as JSON. Unset writes none.
     type: path
+  page:
+    description:
+      - A file on the controller to which the preview is written as a page for people, on which hosts that would change
+        in the same way stand together. Unset writes none.
+      - The last of RV(lines) says where it is, or why it could not be written.
+    type: path
 extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:

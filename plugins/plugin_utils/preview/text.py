@@ -48,7 +48,7 @@ LABEL = 10
 def lines(document: Preview) -> list[str]:
     """Return the lines of the preview."""
     return [
-        *table([HEADS, *map(_row, document["hosts"])]),
+        *table([HEADS, *map(row, document["hosts"])]),
         *(line for host in document["hosts"] for line in _host(host)),
         "",
         *_together(document["hosts"]),
@@ -60,18 +60,20 @@ def _together(hosts: list[PreviewedHost]) -> Iterator[str]:
     for state, title in STATES.items():
         of_state = [host for host in hosts if host["state"] == state]
         if of_state:
-            what = f": {', '.join(_amounts(of_state))}" if state == "changes" else ""
+            sums = [f"{what} {amount}" for what, amount in amounts(of_state)] if state == "changes" else []
+            what = f": {', '.join(sums)}" if sums else ""
             yield f"{len(of_state)} of {len(hosts)} hosts: {title}{what}"
 
 
-def _amounts(hosts: list[PreviewedHost]) -> Iterator[str]:
+def amounts(hosts: list[PreviewedHost]) -> Iterator[tuple[str, str]]:
+    """Yield what hosts would change together: what, and how much of it."""
     changes = [change for host in hosts for change in host["changes"]]
-    yield f"roles {len({change['role'] for change in changes})}"
-    yield f"packages {sum(len(change['objects']) for change in changes if change['action'] in OF_PACKAGES)}"
+    yield "roles", str(len({change["role"] for change in changes}))
+    yield "packages", str(sum(len(change["objects"]) for change in changes if change["action"] in OF_PACKAGES))
     known = [host["download"]["bytes"] for host in hosts]
     sizes = [count for count in known if count is not None]
-    yield f"download {size(sum(sizes))}" + ("" if len(sizes) == len(known) else " and what is not known yet")
-    yield f"reboots {sum(host['reboot']['needed'] for host in hosts)}"
+    yield "download", size(sum(sizes)) + ("" if len(sizes) == len(known) else " and what is not known yet")
+    yield "reboots", str(sum(host["reboot"]["needed"] for host in hosts))
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -89,7 +91,8 @@ def size(count: int) -> str:
     return f"{amount:.0f} {units[0]}" if units[0] != "GB" else f"{amount:.1f} GB"
 
 
-def _row(host: PreviewedHost) -> tuple[str, ...]:
+def row(host: PreviewedHost) -> tuple[str, ...]:
+    """Return a host's cells of the table, as HEADS names them."""
     present, planned, users = host["present"], host["planned"], host["users"]
     name = host["name"] + (" (simulated)" if host["simulated"] else "")
     if not present or not users:
@@ -143,7 +146,7 @@ def _details(host: PreviewedHost) -> Iterator[tuple[str, list[str]]]:
     yield "type", [_type(host)] if host["host_types"] else []
     yield "drift", [f"{text} (not by gpulab)" for text in host["drift"]]
     yield "due", [f"{role}: {'; '.join(why)}" for role, why in host["due"].items()]
-    yield "changes", [_change(change) for change in host["changes"]]
+    yield "changes", [f"{change['role']}: {what(change)}" for change in host["changes"]]
     if host["planned"] and host["download"]["not_listed"]:
         unknown = first(host["download"]["not_listed"], SHOWN)
         yield "download", [f"unknown: not in the node's package lists: {unknown}"]
@@ -181,10 +184,11 @@ def _type(host: PreviewedHost) -> str:
     return " and ".join(host["host_types"]) + (f", by default: {names}" if names else "")
 
 
-def _change(change: PreviewedChange) -> str:
+def what(change: PreviewedChange) -> str:
+    """Say what a role would do to which objects."""
     count = f"{len(change['objects'])} packages: " if change["action"] in OF_PACKAGES else ""
     action = ACTIONS.get(change["action"], change["action"])
-    return f"{change['role']}: {action} {count}{first(change['objects'], SHOWN)}"
+    return f"{action} {count}{first(change['objects'], SHOWN)}"
 
 
 def _disk(disk: PreviewedDisk) -> str:

@@ -9,15 +9,16 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages import page
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus, terminal
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 
 if TYPE_CHECKING:
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import Summary
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report
 
-__all__ = ["REPORTS", "place", "terminal", "tidy", "write"]
-REPORTS = Path("reports")
 DATED = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 # What a report's directory has; names that begin with a dot are what an interrupted run left there.
 OURS = re.compile(r"\.?(report\.json|summary\.json|junit\.xml|report\.html|.+\.prom)(\..+)?")
-READABLE = 0o644
 
 
 def place(directory: str | None, now: datetime) -> Path:
@@ -67,7 +65,7 @@ def write(document: Report, directory: Path) -> None:
     """Write report.json, summary.json, junit.xml, report.html and a <host>.prom for each host. Raises Refusal V003."""
     try:
         for name, text in _texts(document):
-            _replace(directory / name, text)
+            page.write(directory / name, text)
     except OSError as error:
         raise refuse("V003", path=directory, detail=error.strerror) from error
 
@@ -93,7 +91,9 @@ def tidy(kept: int | None) -> None:
             for path in dated[max(kept, 1) :] if kept is not None else ():
                 _remove(path)
             left = [path for path in dated if (path / "report.html").is_file()]
-            _replace(REPORTS / "index.html", index([{"place": path.name, "summary": _summary(path)} for path in left]))
+            page.write(
+                REPORTS / "index.html", index([{"place": path.name, "summary": _summary(path)} for path in left])
+            )
     except OSError as error:
         raise refuse("V003", path=REPORTS, detail=error.strerror) from error
 
@@ -116,19 +116,6 @@ def _summary(directory: Path) -> Summary | None:
     except (OSError, ValueError):
         return None
     return found
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write the text beside path, then rename it there: a reader sees the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            os.fchmod(stream.fileno(), READABLE)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
 
 
 def _point(link: Path, target: str) -> None:

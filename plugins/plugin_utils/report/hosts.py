@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files as past
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import terminal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED, noted
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def publish(
     run = noted()
     report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
     baseline, directory = _earlier(settings["baseline"]), settings["directory"]
-    kept_in = settings["history"] or (None if directory else files.REPORTS / "history")
+    kept_in = settings["history"] or (None if directory else REPORTS / "history")
     history = {name: past.read(Path(kept_in), name) for name in hosts} if kept_in else {}
     report = document.with_history(report, history)
     if baseline:
@@ -63,7 +65,7 @@ def publish(
         past.append(Path(kept_in), {host["name"]: line(report, host) for host in report["hosts"]})
     if not directory:
         files.tidy(settings["kept"])
-    return report, [*files.terminal(report), f"report: {place / 'report.html'}"], place
+    return report, [*terminal(report), f"report: {place / 'report.html'}"], place
 
 
 def gather(

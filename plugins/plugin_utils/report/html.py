@@ -1,26 +1,17 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proof's document as one HTML file that needs no network, and the index of all reports.
-
-One script of ours searches, filters and sorts. The page's own policy lets no other run, and without it all is shown.
-"""
+"""A proof's document as a page, and the index of all reports."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, worst
-from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import worst
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import GRAVEST_FIRST, LARGE, render
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import duration
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
@@ -28,8 +19,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report, ReportedHost, SharedFinding
 
 Numbered = tuple[int, "ReportedHost"]
-HERE = Path(__file__).parent
-SYMBOLS = {"ok": "✓", "skipped": "·", "info": "i", "unknown": "?", "warn": "!", "fail": "✗"}
 
 
 class Summary(TypedDict):
@@ -100,12 +89,7 @@ class OfType(TypedDict):
     hosts: list[str]
 
 
-GRAVEST_FIRST = SEVERITIES[::-1]
 NOT_FIT = ("fail", "warn")
-# A finding of more hosts shows their names when it is opened.
-MANY = 24
-# From so many hosts on, findings stand first, hosts that are fit are folded, and what is of each host is not printed.
-LARGE = 30
 
 
 def html(document: Report) -> str:
@@ -118,21 +102,22 @@ def html(document: Report) -> str:
     columns = [check for check in document["checks"] if any(_says(row.get(check)) for row in matrix.values())]
     groups = sorted({group for host in hosts for group in host["groups"]})
     models = sorted({model for host in hosts for model in _models(host)})
-    return _page(
-        "report.html.j2",
+    return render(
+        "report/report.html.j2",
+        written=host_types.written,
         document=document,
         fit=sum(verdict not in NOT_FIT for verdict in verdicts),
         large=len(hosts) >= LARGE,
         troubled=troubled,
-        folded=folded,
+        fit_hosts=folded,
         warned=verdicts.count("warn"),
         failed=verdicts.count("fail"),
+        shown_counts={severity: document["counts"][severity] for severity in GRAVEST_FIRST},
         levels=sorted({host["level"] for host in hosts if host["level"]}),
         altered=sum(bool(host["changed"]) for host in hosts),
         simulations=_simulations(hosts),
         found=found,
         cells=cells,
-        many=MANY,
         matrix=matrix,
         columns=columns,
         idle=[check for check in document["checks"] if check not in columns],
@@ -149,7 +134,7 @@ def html(document: Report) -> str:
 
 def index(reports: list[Listed]) -> str:
     """Return a page that lists reports."""
-    return _page("index.html.j2", reports=reports)
+    return render("report/index.html.j2", reports=reports)
 
 
 def summary(document: Report) -> Summary:
@@ -167,47 +152,6 @@ def summary(document: Report) -> Summary:
         "changed": sum(bool(host["changed"]) for host in hosts),
         "simulated": any(host["simulated"] for host in hosts),
     }
-
-
-def _page(template: str, **values: Any) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        shown=shown, written=host_types.written, anchor=file_name, duration=duration, at=_at, some=_some
-    )
-    style = environment.get_template("report.css").render(severities=GRAVEST_FIRST)
-    script = (HERE / "report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        style=Markup(style),  # noqa: S704 - ours, and made of severities only
-        script=Markup(script),  # noqa: S704 - ours
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'",
-        symbols=SYMBOLS,
-        severities=GRAVEST_FIRST,
-        **values,
-    )
-
-
-def shown(value: Any, unit: str = "") -> str:
-    """Return a value for a table's cell: a dash for what is not known, words for yes and no."""
-    if value is None:
-        return "-"
-    return ("no", "yes")[value] if isinstance(value, bool) else f"{value}{unit}"
-
-
-def _at(time: str) -> str:
-    """Return a time of a document for people."""
-    return time.replace("T", " ").replace("Z", " UTC")
-
-
-def _some(names: list[str]) -> str:
-    """Return names, or the first of many and how many more there are."""
-    return ", ".join(names) if len(names) <= MANY else f"{', '.join(names[:MANY])} and {len(names) - MANY} more"
 
 
 def _by_check(document: Report) -> tuple[list[OfCheck], dict[tuple[str, str], str]]:

@@ -49,7 +49,7 @@ def play(tmp_path):
         path = tmp_path / "preview.json"
         argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, playbook]
         done = subprocess.run(
-            [*argv, "-e", json.dumps({"plan_json": str(path), **variables})],
+            [*argv, "-e", json.dumps({"plan_json": str(path), "verify_report_directory": str(tmp_path), **variables})],
             cwd=ROOT,
             env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")},
             capture_output=True,
@@ -63,16 +63,24 @@ def play(tmp_path):
     return run
 
 
-def test_a_refused_and_an_unreachable_host_are_both_shown_and_fail_the_run(play):
+def test_a_refused_and_an_unreachable_host_are_both_shown_and_fail_the_run(play, tmp_path):
     status, output, preview = play({"here": LOCAL, "away": AWAY})
     assert status == 2
     jsonschema.validate(preview, SCHEMA)
     assert {host["name"]: host["state"] for host in preview["hosts"]} == {"away": "unreachable", "here": "refused"}
     assert re.search(r"^ +here +REFUSED ", output, re.MULTILINE)
     assert re.search(r"^ +away +UNREACHABLE ", output, re.MULTILINE)
+    assert f"page: {tmp_path}/plan.html" in output
+    assert "GPULAB-P002" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     recap = output.rpartition("\nRECAP")[2]
     assert "GPULAB-P002, see the preview" in recap
     assert output.count("no NVIDIA GPU is on the PCI bus") == output.count("away is unreachable") == 1
+
+
+def test_a_page_that_cannot_be_written_hides_nothing(play):
+    status, output, preview = play({"away": AWAY}, verify_report_directory="/proc/none")
+    assert (status, preview["hosts"][0]["state"]) == (2, "unreachable")
+    assert "page: not written to /proc/none/plan.html: No such file or directory" in output
 
 
 def test_a_file_that_cannot_be_written_is_refused(play):

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages import page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, formats
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 
@@ -45,7 +46,7 @@ class Page(HTMLParser):
             self.text += data
 
 
-SCRIPT = Path(document.__file__).with_name("report.js").read_text(encoding="utf-8")
+SCRIPT = Path(page.__file__).with_name("page.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

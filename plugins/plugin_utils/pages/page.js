@@ -6,7 +6,7 @@ const find = id => document.getElementById(id);
 const about = all("tr[data-groups]").map(row => ({
   text: row.textContent.toLowerCase(),
   groups: row.dataset.groups.split(" "),
-  models: row.dataset.models.split(" "),
+  models: row.dataset.models?.split(" "),
 }));
 const ofHosts = all("[data-h]");
 const findings = all(".finding").map(entry => [entry, all("[data-h]", entry)]);
@@ -14,14 +14,14 @@ const articles = all("article").map(article => [article, all(".finding", article
 
 function filter() {
   const words = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const [group, model] = [find("group").value, find("model").value];
+  const [group, model] = ["group", "model"].map(id => find(id)?.value);
   const matches = about.map(host => words.every(word => host.text.includes(word))
     && (!group || host.groups.includes(group)) && (!model || host.models.includes(model)));
   document.body.classList.toggle("filtered", Boolean(words.length || group || model));
   for (const element of ofHosts) element.hidden = !matches[element.dataset.h];
   for (const [entry, names] of findings) entry.hidden = names.every(name => name.hidden);
   for (const [article, entries] of articles) {
-    article.hidden = entries.every(entry => entry.hidden || !find("show-" + entry.classList[1]).checked);
+    article.hidden = entries.every(entry => entry.hidden || find("show-" + entry.classList[1])?.checked === false);
   }
   find("matching").textContent = `${matches.filter(Boolean).length} of ${matches.length} hosts`;
 }
