@@ -272,7 +272,7 @@ def main() -> None:
         "plan of 1,000 hosts": partial(measured_by, "plan"),
         "facts of 8 simulated GPUs": reading,
         "Slurm's prolog, 8 simulated GPUs": prolog,
-        "report of 200 nodes": partial(measured_by, "report"),
+        "report of 200 and 2,000 nodes": partial(measured_by, "report"),
         "record of a rollout": partial(measured_by, "rollout"),
         "10 environments of 300 packages": environments,
     }

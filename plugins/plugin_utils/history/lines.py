@@ -89,27 +89,49 @@ def _findings(host: Proven) -> list[KeptFinding]:
     return found
 
 
+class Comparison(TypedDict):
+    """What is new and gone on a host since its earlier lines, of which earlier is the latest one's time."""
+
+    earlier: str
+    new: list[FoundOn]
+    gone: list[FoundOn]
+
+
 def since(now: Mapping[str, Line], earlier: Mapping[str, Sequence[Line]]) -> Changes | None:
     """Return what is new and gone; None where no host was proven before.
 
-    Each check of a host is compared with the last earlier line in which it looked at something, which may be that of
-    another run, or of a deeper level. earlier has the lines of each host, the latest last.
+    earlier has the lines of each host, the latest last.
     """
-    known = {host: lines for host, lines in earlier.items() if lines}
+    return together(now.keys(), {host: compared(host, now.get(host), lines) for host, lines in earlier.items()})
+
+
+def compared(host: str, last: Line | None, lines: Sequence[Line]) -> Comparison | None:
+    """Return what is new and gone on a host; None where it was not proven before.
+
+    Each check of a host is compared with the last earlier line in which it looked at something, which may be that of
+    another run, or of a deeper level.
+    """
+    if not lines:
+        return None
+    appeared, disappeared = _compared(last, lines) if last else ([], [])
+    return {
+        "earlier": lines[-1]["created"],
+        "new": [_on(host, found) for found in appeared],
+        "gone": [_on(host, found) for found in disappeared],
+    }
+
+
+def together(now: Collection[str], comparisons: Mapping[str, Comparison | None]) -> Changes | None:
+    """Return what is new and gone on the hosts of a run; None where none of them was proven before."""
+    known = {host: comparison for host, comparison in sorted(comparisons.items()) if comparison}
     if not known:
         return None
-    new: list[FoundOn] = []
-    gone: list[FoundOn] = []
-    for host in sorted(now.keys() & known.keys()):
-        appeared, disappeared = _compared(now[host], known[host])
-        new += [_on(host, found) for found in appeared]
-        gone += [_on(host, found) for found in disappeared]
     return {
-        "earlier": max(lines[-1]["created"] for lines in known.values()),
-        "new": new,
-        "gone": gone,
-        "hosts_added": sorted(now.keys() - known.keys()),
-        "hosts_removed": sorted(known.keys() - now.keys()),
+        "earlier": max(comparison["earlier"] for comparison in known.values()),
+        "new": [found for comparison in known.values() for found in comparison["new"]],
+        "gone": [found for comparison in known.values() for found in comparison["gone"]],
+        "hosts_added": sorted(set(now) - known.keys()),
+        "hosts_removed": sorted(known.keys() - set(now)),
     }
 
 

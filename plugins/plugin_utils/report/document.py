@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run's proof as one document: what report.json holds and every other format is made from."""
+"""One run's proof as one document, from which every format is made."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SE
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
-from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import compared, line, together
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result, ResultRecord
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Comparison, Line
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import ReportedGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import (
         GatheredHost,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TrendOf,
     )
 
-SCHEMA = 1
+SCHEMA = 2
 UNKNOWN: ReportedGpu = {
     "index": None,
     "model": None,
@@ -82,16 +82,22 @@ def build(hosts: dict[str, GatheredHost], created: str, seconds: float | None = 
     }
 
 
-def with_history(report: Report, earlier: Mapping[str, Sequence[Line]]) -> Report:
-    """Return the document with what is new and gone since earlier lines of the history, and what gets worse."""
-    now = {host["name"]: line(report, host) for host in report["hosts"]}
-    worse: list[TrendOf] = [
-        {"host": name, **found} for name in now for found in trends.trends([*earlier.get(name, []), now[name]])
-    ]
+def with_history(report: Report, earlier: Callable[[str], Sequence[Line]]) -> Report:
+    """Return the document with what is new and gone since earlier lines of the history, and what gets worse.
+
+    earlier returns the lines of a host, the latest last. One host after the other is asked for, as the lines of all of
+    a large lab would take a gigabyte of memory.
+    """
+    worse: list[TrendOf] = []
+    comparisons: dict[str, Comparison | None] = {}
+    for host in report["hosts"]:
+        name, last, before = host["name"], line(report, host), earlier(host["name"])
+        worse += [{"host": name, **found} for found in trends.trends([*before, last])]
+        comparisons[name] = compared(name, last, before)
     remedies = {found["remediation"]: REMEDIES[found["remediation"]] for found in worse}
     return {
         **report,
-        "changes": since(now, earlier),
+        "changes": together(comparisons.keys(), comparisons),
         "trends": worse,
         "remedies": dict(sorted({**report["remedies"], **remedies}.items())),
     }

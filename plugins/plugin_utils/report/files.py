@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import 
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages import page
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import written
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import junit, prometheus
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html, index, summary
 
@@ -72,7 +73,7 @@ def write(document: Report, directory: Path) -> None:
 
 def _texts(document: Report) -> Iterator[tuple[str, str]]:
     created = datetime.strptime(document["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    yield "report.json", json.dumps(document, indent=1, sort_keys=True) + "\n"
+    yield "report.json", written.text(document)
     yield "summary.json", json.dumps(summary(document), indent=1) + "\n"
     yield "junit.xml", junit(document)
     for host in document["hosts"]:

@@ -17,13 +17,14 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPO
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
-from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files, written
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.formats import terminal
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.noted import NOBODY_LOOKED, noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import GatheredHost, Report, TaskEnding
 
 # What the tasks before the judgement register, the latest first.
@@ -52,13 +53,11 @@ def publish(
     now = datetime.now(timezone.utc)
     run = noted()
     report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
-    baseline, directory = _earlier(settings["baseline"]), settings["directory"]
+    before, directory = _earlier(settings["baseline"]), settings["directory"]
     kept_in = settings["history"] or (None if directory else REPORTS / "history")
-    history = {name: past.read(Path(kept_in), name) for name in hosts} if kept_in else {}
-    report = document.with_history(report, history)
-    if baseline:
-        since_then = {host["name"]: [line(baseline, host)] for host in baseline["hosts"]}
-        report["changes"] = since({host["name"]: line(report, host) for host in report["hosts"]}, since_then)
+    report = document.with_history(report, lambda name: past.read(Path(kept_in), name) if kept_in else [])
+    if before is not None:
+        report["changes"] = since({host["name"]: line(report, host) for host in report["hosts"]}, before)
     place = files.place(directory, now)
     files.write(report, place)
     if kept_in and record:
@@ -116,15 +115,15 @@ def _ending(reading: Mapping[str, Any], host: str) -> TaskEnding:
     return ending
 
 
-def _earlier(path: str | None) -> Report | None:
-    """Return the earlier report to compare with, or None. Raises Refusal V004 for a file that is none."""
+def _earlier(path: str | None) -> dict[str, list[Line]] | None:
+    """Return the hosts of the earlier report to compare with, or None. Raises Refusal V004 for a file that is none."""
     if not path:
         return None
     try:
-        earlier: Report = json.loads(Path(path).read_text(encoding="utf-8"))
+        earlier = json.loads(Path(path).read_text(encoding="utf-8"))
         schema = earlier["schema"]
+        if schema in written.SCHEMAS:
+            return {name: [found] for name, found in written.lines(earlier).items()}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise refuse("V004", path=path, detail=error) from error
-    if schema != document.SCHEMA:
-        raise refuse("V004", path=path, detail=f"its schema is {schema}, but this gpulab writes {document.SCHEMA}")
-    return earlier
+    raise refuse("V004", path=path, detail=f"its schema is {schema}, but this gpulab writes {document.SCHEMA}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a report is made of, and what report.json holds: docs/report.schema.json says more of each value.
+"""What a report is made of, and what report.json is written from: docs/report.schema.json says more of each value.
 
 None is what is not known, or what nobody looked at.
 """

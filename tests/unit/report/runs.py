@@ -69,7 +69,7 @@ def compared(report: dict[str, Any], *earlier: dict[str, Any]) -> dict[str, Any]
     for before in earlier:
         for host in before["hosts"]:
             lines.setdefault(host["name"], []).append(line(before, host))
-    return document.with_history(report, lines)
+    return document.with_history(report, lambda name: lines.get(name, []))
 
 
 def simulated() -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """The document keeps to its schema and says what happened to every host."""
 
 import json
+import weakref
 from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, written
 
 from unit import machines
 from unit.checks import loaded, nodes
@@ -24,7 +25,7 @@ def test_document_keeps_to_its_schema():
         document.build({"node": runs.hostile()}, runs.CREATED),
         document.build({}, runs.CREATED),
     ):
-        jsonschema.validate(json.loads(json.dumps(report)), SCHEMA)
+        jsonschema.validate(json.loads(written.text(report)), SCHEMA)
     assert SCHEMA["properties"]["schema"]["const"] == document.SCHEMA
 
 
@@ -32,7 +33,7 @@ def test_schema_refuses_an_unknown_severity():
     report = runs.mixed()
     host(report, "good")["results"][0]["severity"] = "bad"
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(report, SCHEMA)
+        jsonschema.validate(json.loads(written.text(report)), SCHEMA)
 
 
 def test_hosts_without_results_fail_and_say_why():
@@ -58,6 +59,22 @@ def test_inventory_names_what_is_there():
 def test_inventory_falls_back_to_the_pci_bus():
     report = document.build({"node": runs.faulty("no driver installed")}, runs.CREATED)
     assert [gpu["device"] for gpu in host(report, "node")["gpus"]] == ["10de:26b9"]
+
+
+def test_the_history_of_no_more_than_two_hosts_is_in_memory_at_once():
+    class Lines(list):
+        """A list that can be watched."""
+
+    seen = []
+
+    def earlier(_name):
+        lines = Lines()
+        seen.append(weakref.ref(lines))
+        assert sum(reference() is not None for reference in seen) <= 2
+        return lines
+
+    document.with_history(document.build(runs.fleet(10), runs.CREATED), earlier)
+    assert len(seen) == 10
 
 
 def test_the_same_finding_on_all_gpus_is_one():

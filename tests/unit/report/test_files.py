@@ -1,12 +1,11 @@
 """The report's files are written whole, and a run's place is found again."""
 
-import json
 import os
 from datetime import datetime, timezone
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files, written
 
 from unit.report import runs
 
@@ -19,7 +18,7 @@ def test_files_are_written_for_every_reader(tmp_path):
     names = {path.name for path in tmp_path.iterdir()}
     hosts = {f"{host['name']}.prom" for host in report["hosts"]}
     assert names == {"report.json", "summary.json", "report.html", "junit.xml", *hosts}
-    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8")) == report
+    assert (tmp_path / "report.json").read_text(encoding="utf-8") == written.text(report)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
 
 

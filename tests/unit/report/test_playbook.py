@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import written
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import BEFORE_THE_PROOF
 from sim.build import build
 
@@ -269,7 +270,7 @@ def test_baseline_that_is_no_report_is_refused(play, tmp_path):
 def test_baseline_is_compared_with(play, tmp_path):
     earlier = runs.mixed()
     earlier["hosts"] = [{**earlier["hosts"][0], "name": "here"}]
-    (tmp_path / "baseline.json").write_text(json.dumps(earlier), encoding="utf-8")
+    (tmp_path / "baseline.json").write_text(written.text(earlier), encoding="utf-8")
     status, _, _ = play({"here": LOCAL}, verify_baseline=str(tmp_path / "baseline.json"))
     assert status == 2
     assert "Since 2026-11-21 01:00:00 UTC" in (tmp_path / "report/report.html").read_text(encoding="utf-8")
@@ -290,8 +291,9 @@ def test_level_standard_loads_the_gpus_and_reports(play, monkeypatch, tmp_path):
     _status, output, report = play({"here": LOCAL}, before=alone, verify_level="standard", verify_mounts=mounts)
     found = {result["id"]: result for result in report["hosts"][0]["results"]}
     assert "simulated GPU" in report["hosts"][0]["simulated"]
-    assert found["cuda-smoke"]["severity"] == "ok", found["cuda-smoke"]["reason"]
+    assert found["cuda-smoke"]["severity"] == "ok", found["cuda-smoke"]
     assert "simulated" in found["memory-bandwidth"]["reason"]
-    not_for_this_machine = {one["id"]: one["reason"] for one in report["hosts"][0]["not_for_this_machine"]}
+    unasked = report["hosts"][0]["not_for_this_machine"]
+    not_for_this_machine = {check: entry["reason"] for entry in unasked for check in entry["checks"]}
     assert "verify_python" in not_for_this_machine["matmul-rate"]
     assert "fail dataset-mounts" in output
