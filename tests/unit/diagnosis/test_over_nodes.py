@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.node.plugins.filter.over_nodes import over_nodes as by_filter
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, hang, over_nodes
 
 from unit.checks import nodes
@@ -87,10 +86,3 @@ def test_a_rank_without_a_stack_is_not_guessed_at():
 @pytest.mark.parametrize(("numbers", "text"), [([3], "3"), ([0, 1, 2, 7], "0-2, 7"), ([1, 3], "1, 3")])
 def test_spans(numbers, text):
     assert over_nodes.spans(numbers) == text
-
-
-def test_the_filter_takes_results_of_a_play():
-    both = {"node07": document(0), "node08": document(4, size=2)}
-    hostvars = {name: {"result": {"diagnosis": asdict(one)}} for name, one in both.items()} | {"node09": {}}
-    assert by_filter(list(hostvars), hostvars, "result") == over_nodes.lines(both)
-    assert by_filter(list(hostvars), hostvars, "result")[0] == "over nodes: 1 finding"

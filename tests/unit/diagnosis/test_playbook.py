@@ -30,6 +30,7 @@ def play(tmp_path):
         hosts = {"gpu-nodes": {"children": {"workstations": {"hosts": dict.fromkeys(limit.split(","), this)}}}}
         inventory.write_text(yaml.safe_dump(hosts), encoding="utf-8")
         variables = {"diagnose_documents": str(documents), "diagnose_seconds": 0.5, **variables}
+        variables = {"diagnose_page": str(tmp_path / "diagnosis.html"), **variables}
         argv = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, "playbooks/diagnose.yml"]
         done = subprocess.run(
             [*argv, "-l", limit, "-e", json.dumps(variables)],
@@ -46,7 +47,7 @@ def play(tmp_path):
     return run
 
 
-def test_a_pasted_error_is_explained_by_what_the_node_shows(play):
+def test_a_pasted_error_is_explained_by_what_the_node_shows(play, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         status, output, found = play(error=f"RuntimeError: port: {port}, EADDRINUSE: Address already in use")
@@ -56,6 +57,8 @@ def test_a_pasted_error_is_explained_by_what_the_node_shows(play):
     assert str(os.getpid()) in found["findings"][0]["cause"]
     assert f"kill {os.getpid()}" not in output
     assert "changed=0" in output
+    assert f"page: {tmp_path}/diagnosis.html" in output
+    assert found["findings"][0]["cause"] in (tmp_path / "diagnosis.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.page import page as diagnosis_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document as previews
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.page import page as plan_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document as reports
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html as report_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import index, summary
 
+from unit.checks import nodes
+from unit.diagnosis import cases, troubles
 from unit.preview import hosts as previewed
 from unit.report import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Diagnosis
 
 
 def report(number: int) -> str:
@@ -45,4 +52,29 @@ def plan(number: int) -> str:
     return plan_page(previews.build(hosts, previewed.CREATED))
 
 
-PAGES: dict[str, Callable[[int], str]] = {"report": report, "index": reports_of, "plan": plan}
+def diagnosis(number: int) -> str:
+    """Return the page of the diagnoses of a fleet."""
+    return diagnosis_page(diagnosed(number))
+
+
+def diagnosed(number: int) -> dict[str, Diagnosis]:
+    """Return the diagnoses of a fleet: what was found of every kind, and nodes of which nothing was."""
+    kinds = [
+        {"error": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n" * 3},
+        {},
+        {"parameters": 7e9},
+    ]
+    made = ["another user holds the GPU", "a rank was stopped", "a dead file server", "a link of half its width"]
+    documents = []
+    for at in range(1, min(number, len(kinds) * len(made)) + 1):  # then they come again
+        facts = nodes.healthy("h100x8")
+        found = cases.at_work(facts)
+        if at % 2:
+            troubles.TROUBLES[made[at % len(made)]].change(found, facts)
+        asked = cases.case(facts, found, **kinds[at % len(kinds)])
+        documents.append(diagnose.diagnosis(asked, "", runs.CREATED))
+    named = {f"node{at + 1:03d}": documents[at % len(documents)] for at in range(number)}
+    return {name: replace(document, host=name) for name, document in named.items()}
+
+
+PAGES: dict[str, Callable[[int], str]] = {"report": report, "index": reports_of, "plan": plan, "diagnosis": diagnosis}

@@ -1,6 +1,10 @@
 """Every page as Chromium lays it out: on a desk, on a phone, on paper, in the dark, and by the keyboard."""
 
+from dataclasses import replace
+
 import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import FindingRecord
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.page import page as diagnosis_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
 
@@ -15,10 +19,11 @@ CONTRAST = 4.5  # of text, at least: WCAG 2, level AA
 FIRST = {
     "report": (".tiles", "nav", ".finding.fail", "table.matrix", "table.inventory"),
     "plan": (".tiles", "nav", ".finding.fail", ".finding.info", ".finding.ok", "table.inventory"),
+    "diagnosis": ("nav", ".finding.fail", ".finding.warn", ".finding.ok", "table.inventory"),
     "index": ("h1", "table.inventory"),
 }
 # Sheets of paper for so many nodes, at most.
-SHEETS = {"report": {2: 10, 200: 30}, "plan": {2: 4, 200: 8}, "index": {2: 1, 100: 12}}
+SHEETS = {"report": {2: 10, 200: 30}, "plan": {2: 4, 200: 8}, "diagnosis": {1: 1, 200: 20}, "index": {2: 1, 100: 12}}
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +95,31 @@ def test_page_is_printed_on_few_sheets(name, show):
         assert 0 < show(samples.PAGES[name](number)).pages() <= most, number
 
 
-@pytest.mark.parametrize("name", [name for name in samples.PAGES if name != "index"])
-def test_filters_are_reached_and_used_by_the_keyboard(name, show):
+@pytest.mark.parametrize("name", ["report", "plan", "diagnosis"])
+def test_filters_are_reached_one_after_the_other_by_the_keyboard(name, show):
     window = show(samples.PAGES[name](60))
-    order = []
-    while "search" not in order:
+    for control in window.look("every('nav input').map(one => one.id)"):
         window.press("Tab")
-        order.append(window.look("document.activeElement.id"))
+        assert window.look("document.activeElement.id") == control
         assert window.look("parseFloat(getComputedStyle(document.activeElement).outlineWidth)") >= 2
-        assert len(order) < 15
-    assert order[0] == "show-fail"
-    before = window.look("shown('.finding.fail').length")
-    window.look("document.getElementById('show-fail').focus()")
+
+
+@pytest.mark.parametrize("name", ["report", "plan"])
+def test_a_severity_is_hidden_by_the_keyboard(name, show):
+    window = show(samples.PAGES[name](60))
+    assert window.look("shown('.finding.fail').length") > 0
+    window.press("Tab")
     window.press(" ")
-    assert (before > 0, window.look("shown('.finding.fail').length")) == (True, 0)
+    assert window.look("shown('.finding.fail').length") == 0
+
+
+def test_long_lines_of_a_pasted_text_stay_within_a_phone(show):
+    text = "RuntimeError: CUDA out of memory <script>document.title = 1</script> " + "x" * 100_000
+    finding = FindingRecord("error-x", "memory", text[:5000], [text[:400]] * 3, text[:5000], "nobody", None)
+    document = replace(samples.diagnosed(1)["node001"], findings=[finding])
+    window = show(diagnosis_page({"n" * 250: document}), width=400)
+    assert window.look("[overflowing(), document.documentElement.scrollWidth]") == [[], 400]
+    assert window.look("document.title.startsWith('gpulab: diagnosis of n')")
 
 
 def test_a_filter_hides_what_nobody_is_left_of(show):
