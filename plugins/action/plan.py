@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
@@ -15,14 +16,19 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.software import
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import durations
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, reasons, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.reinstalled import reinstalled
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import Plan
 
+HISTORY = REPORTS / "history"
 SHOWN = 6  # of what somebody else changed; the report has all
 
 
@@ -67,11 +73,24 @@ class ActionModule(ActionBase):
         if plan["drift"]:
             host, drift = variables.get("inventory_hostname", ""), first(plan["drift"], SHOWN, "; ")
             result["warnings"] = [f"{host}: since the last run, not by gpulab: {drift}"]
-        nulls = options.of_nulls(given)
         return {
             **result,
             "plan": plan,
             "because": reasons(plan),
-            "nulls": nulls,
+            "nulls": options.of_nulls(given),
+            "expected": _expected(plan, values, variables),
             "ansible_facts": {"gpulab_plan": plan},
         }
+
+
+def _expected(plan: Plan, values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, float]:
+    """Return the seconds that each role at work in this run took earlier; empty where that is not known."""
+    directory = values["verify_history_directory"] or (None if values["verify_report_directory"] else HISTORY)
+    if not directory:
+        return {}
+    due_here = plan["due"]
+    at_work = {role: due.NO_RECEIPT in due_here[role] for role in due.at_work(variables, due_here)}
+    try:
+        return durations.expected(Path(directory).expanduser(), variables.get("inventory_hostname", ""), at_work)
+    except Refusal:  # an estimate is worth no failure
+        return {}

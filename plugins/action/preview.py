@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import place
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import by_subject
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.page import page
@@ -35,12 +36,15 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}, "page": {"type": "path"}})
         try:
-            preview = document.build(_hosts(task_vars or {}), f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
+            hosts = _hosts(task_vars or {})
+            preview = document.build(hosts, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
             if arguments["path"]:
                 _write(Path(arguments["path"]), preview)
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
-        lines = text.lines(preview)
+        why = {name: by_subject(host["plan"]) for name, host in hosts.items() if host["plan"]}
+        whole = (task_vars or {}).get("ansible_verbosity", 0) > 0
+        lines = text.lines(preview, why, whole=whole)
         if arguments["page"]:
             lines.append(place(arguments["page"], page(preview)))
         return {"changed": False, "preview": preview, "lines": lines}
@@ -64,6 +68,7 @@ def _hosts(task_vars: dict[str, Any]) -> dict[str, HostBefore]:
             "failure": known.get("__plan_failure"),
             "unreachable": known.get("__plan_facts", {}).get("unreachable", False),
             "ended": name not in task_vars["ansible_play_hosts"],
+            "expected": known.get("__plan_decision", {}).get("expected", {}),
             "policy": known.get("reboot_policy"),
             "force": known.get("reboot_force"),
         }

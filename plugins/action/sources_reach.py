@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import fa
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.preflight import sources
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ class ActionModule(ActionBase):
         facts: Facts = variables["ansible_facts"]["gpulab"]
         plan: Plan = variables["ansible_facts"]["gpulab_plan"]
         values = host_types.values(plan, variables, self._templar.template)
-        wanted = sources.planned(plan, facts, values, at_work(variables, plan["due"]))
+        wanted = sources.planned(plan, facts, values, due.at_work(variables, plan["due"]))
         if not wanted:
             return result
         arguments = {
@@ -54,12 +55,6 @@ class ActionModule(ActionBase):
             way=sources.ways(unreached, wanted, has_own_driver=sources.has_own_driver(plan, facts, values)),
         )
         return {**result, **failure([refusal])}
-
-
-def at_work(variables: Mapping[str, Any], due: Mapping[str, Any]) -> list[str]:
-    """Return the roles that are due and that the tags of this run choose."""
-    chosen, skipped = variables.get("ansible_run_tags", ["all"]), variables.get("ansible_skip_tags", [])
-    return [role for role in due if role not in skipped and ("all" in chosen or role in chosen)]
 
 
 def proxies(values: Mapping[str, Any]) -> dict[str, str]:

@@ -162,7 +162,9 @@ class CallbackModule(CallbackBase):
         plan = result.result.get("ansible_facts", {}).get("gpulab_plan")
         self._previewed = self._previewed or result.task.resolved_action == PREVIEW
         if plan:
-            self._board.plan(result.host.get_name(), plan["due"])
+            previews = result.task_fields.get("check_mode")  # which takes less time than the run did
+            expected = {} if previews else result.result.get("expected", {})
+            self._board.plan(result.host.get_name(), plan["due"], expected)
         if not (result.task.loop and "results" in result.result):  # its items have been shown
             self._show_success(result, seconds)
 
@@ -243,7 +245,8 @@ class CallbackModule(CallbackBase):
     def _show_host(self, host: str, summary: dict[str, int], width: int) -> None:
         """Show one host in the recap, and what was wrong with it."""
         result = verdict(summary)
-        line = f"  {host:{width}}  {result:11}  {duration(self._board.seconds(host)):>6}  {counts(summary)}"
+        word = "would change" if self._previewed and result == "changed" else result
+        line = f"  {host:{width}}  {word:11}  {duration(self._board.seconds(host)):>6}  {counts(summary)}"
         self._show(line, VERDICT_COLORS[result])
         if result in {"failed", "unreachable"}:
             # A failure that is not rescued is the last of its host, but for those of always sections.

@@ -53,6 +53,11 @@ ansible_facts:
       description: The same as RV(plan).
       returned: success
       type: dict
+expected:
+  description: Seconds that each role at work took earlier, here or on another host; empty where one is unknown.
+  returned: success
+  type: dict
+  sample: {nvidia_driver: 214.5, verify: 4.1}
 nulls:
   description: The defaults of the options that the inventory sets to null, where they are not null.
   returned: success

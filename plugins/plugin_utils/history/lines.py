@@ -40,6 +40,7 @@ class Line(TypedDict):
     kernel: str | None
     driver: str | None
     seconds: float | None
+    roles: dict[str, float] | None
     rates: Rates | None
     gpus: list[ReportedGpu]
     checks: dict[str, str]
@@ -59,6 +60,7 @@ def line(document: Dated, host: Proven) -> Line:
         "kernel": host.get("kernel"),
         "driver": host.get("driver"),
         "seconds": host.get("seconds"),
+        "roles": host.get("roles"),
         "rates": host.get("rates"),
         "gpus": host["gpus"],
         "checks": _checks(host),

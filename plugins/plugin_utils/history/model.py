@@ -55,6 +55,7 @@ class Proven(TypedDict):
     verdict: str
     level: str | None
     seconds: float | None
+    roles: dict[str, float] | None
     simulated: str | None
     kernel: str | None
     driver: str | None

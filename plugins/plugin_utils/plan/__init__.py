@@ -88,5 +88,11 @@ def resolve(  # noqa: PLR0913
 
 def reasons(plan: Plan) -> list[str]:
     """Return every C(because) of a plan, in its order."""
-    parts = [part for part in plan.values() if isinstance(part, dict)] + plan["environments"]
-    return [line for part in parts for line in part.get("because", [])]
+    return [line for lines in by_subject(plan).values() for line in lines]
+
+
+def by_subject(plan: Plan) -> dict[str, list[str]]:
+    """Return every C(because) of a plan, in its order, by the part of the plan or the environment that it is of."""
+    parts: dict[str, Any] = {name.replace("_", " "): part for name, part in plan.items() if isinstance(part, dict)}
+    parts |= {f"environment {part['name']}": part for part in plan["environments"]}
+    return {name: part["because"] for name, part in parts.items() if part.get("because")}

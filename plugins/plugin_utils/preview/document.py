@@ -64,6 +64,7 @@ def _host(name: str, host: HostBefore) -> PreviewedHost:
         "disk": _disk(facts, plan) if facts and plan and packages else [],
         "services": [],
         "reboot": {"needed": False, "because": [], "refusal": None},
+        "seconds": sum(host["expected"].values()) or None,
     }
     if facts and plan:
         after = outlook.afterwards(facts, plan, results)

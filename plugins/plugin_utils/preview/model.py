@@ -33,6 +33,7 @@ class HostBefore(TypedDict):
     failure: dict[str, Any] | None
     unreachable: bool
     ended: bool
+    expected: dict[str, float]
     policy: str | None
     force: str | None
 
@@ -157,6 +158,7 @@ class PreviewedHost(Shown, HostEnding):
     disk: list[PreviewedDisk]
     services: list[ServiceChange]
     reboot: PreviewedReboot
+    seconds: float | None
 
 
 class Preview(TypedDict):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SEVERITIES = {"failed": "fail", "refused": "fail", "unreachable": "fail", "changes": "info", "unchanged": "ok"}
 WORDS = {"fail": "cannot be changed", "info": "would change", "ok": "nothing to do"}
 # What differs from host to host and says nothing of what changes, and what the table of the hosts says.
-OF_EACH = ("name", "present", "users", "disk", "host_types", "defaults", "simulated")
+OF_EACH = ("name", "present", "users", "disk", "host_types", "defaults", "simulated", "seconds")
 
 
 class Group(TypedDict):

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.facts.people import at_work
 from ansible_collections.gpulab.node.plugins.module_utils.facts.users import named
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.board import about
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import (
         Planned,
@@ -41,15 +43,21 @@ ACTIONS = {
     "arrange": "steps:",
 }
 OF_PACKAGES = {"install", "change", "remove"}
+OF_TYPES = "host types"
 SHOWN = 6  # objects of one change; the JSON has all
 LABEL = 10
+Reasons = dict[str, list[str]]
 
 
-def lines(document: Preview) -> list[str]:
-    """Return the lines of the preview."""
+def lines(document: Preview, why: Mapping[str, Reasons] = MappingProxyType({}), *, whole: bool = False) -> list[str]:
+    """Return the lines of the preview.
+
+    why has the reasons of each host's plan by subject; of each subject the first one is shown, unless they are wanted
+    whole.
+    """
     return [
         *table([HEADS, *map(row, document["hosts"])]),
-        *(line for host in document["hosts"] for line in _host(host)),
+        *(line for host in document["hosts"] for line in _host(host, _why(why.get(host["name"], {}), whole=whole))),
         "",
         *_together(document["hosts"]),
     ]
@@ -74,6 +82,10 @@ def amounts(hosts: list[PreviewedHost]) -> Iterator[tuple[str, str]]:
     sizes = [count for count in known if count is not None]
     yield "download", size(sum(sizes)) + ("" if len(sizes) == len(known) else " and what is not known yet")
     yield "reboots", str(sum(host["reboot"]["needed"] for host in hosts))
+    seconds = [host["seconds"] for host in hosts]
+    took = [count for count in seconds if count is not None]
+    if took and len(took) == len(seconds):  # nodes are changed side by side
+        yield "time", about(max(took))
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -123,12 +135,21 @@ def _download(host: PreviewedHost) -> str:
     return "not known yet" if count is None else size(count)
 
 
-def _host(host: PreviewedHost) -> Iterator[str]:
+def _why(reasons: Reasons, *, whole: bool) -> list[str]:
+    """Return the reasons by subject; what a type sets is in its own line already."""
+    if whole:
+        return [f"{subject}: {reason}" for subject, lines in reasons.items() for reason in lines]
+    first_ones = [f"{subject}: {lines[0]}" for subject, lines in reasons.items() if subject != OF_TYPES]
+    left = sum(map(len, reasons.values())) - len(first_ones)
+    return [*first_ones, *([f"and {left} more reasons: run it with -v"] if left else [])]
+
+
+def _host(host: PreviewedHost, why: list[str]) -> Iterator[str]:
     yield ""
     yield f"{host['name']}: {STATES[host['state']]}" + (
         f"  (SIMULATED: {host['simulated']})" if host["simulated"] else ""
     )
-    for label, texts in _details(host):
+    for label, texts in [*_details(host), ("why", why), ("note", host["warnings"])]:
         for text in texts:
             yield f"  {label:{LABEL}}{text}"
             label = ""  # noqa: PLW2901 - said once
@@ -165,8 +186,6 @@ def _details(host: PreviewedHost) -> Iterator[tuple[str, list[str]]]:
             "at work",
             [at_work(one) for one in host["users"]["sessions"]],
         )
-    yield "why", host["because"]
-    yield "note", host["warnings"]
 
 
 def _present(present: PresentNow) -> list[str]:

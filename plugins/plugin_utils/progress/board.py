@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress
@@ -40,7 +40,11 @@ class Failure:
 
 @dataclass
 class HostRun:
-    """One host: its first and last sign of life, and the task it works on now, if any."""
+    """One host: its first and last sign of life, and the task it works on now, if any.
+
+    due are the roles that have something to do, roles the seconds that each has taken so far, and expected those that
+    each took earlier; empty where one of them is not known.
+    """
 
     started: float
     ended: float
@@ -49,6 +53,8 @@ class HostRun:
     line: str = ""
     last_shown: float = 0.0
     due: list[str] = field(default_factory=list)
+    expected: dict[str, float] = field(default_factory=dict)
+    roles: dict[str, float] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -71,22 +77,25 @@ class RunBoard:
         self._hosts: dict[str, HostRun] = {}
         self._lock = threading.Lock()
 
-    def plan(self, host: str, due: Iterable[str]) -> None:
-        """Note the roles that have something to do on a host, in their order."""
+    def plan(self, host: str, due: Iterable[str], expected: Mapping[str, float]) -> None:
+        """Note the roles that have something to do on a host, in their order, and how long each took earlier."""
         with self._lock:
-            self._hosts[host].due = list(due)
+            self._hosts[host].due, self._hosts[host].expected = list(due), dict(expected)
 
     def start_task(self, host: str, task: str, now: float) -> None:
         """Note that a host begins a task."""
         with self._lock:
             run = self._hosts.setdefault(host, HostRun(now, now))
-            run.task, run.task_started, run.line, run.last_shown = _placed(task, run.due), now, "", now
+            run.task, run.task_started, run.line, run.last_shown = task, now, "", now
 
     def end_task(self, host: str, now: float) -> float:
         """Note that a host is done with its task; return the seconds that it took."""
         with self._lock:
             run = self._hosts.setdefault(host, HostRun(now, now))
             seconds = 0.0 if run.task_started is None else now - run.task_started
+            role = _role(run.task)
+            if role:
+                run.roles[role] = run.roles.get(role, 0.0) + seconds
             run.task_started, run.line, run.ended = None, "", now
             return seconds
 
@@ -104,8 +113,7 @@ class RunBoard:
     def rows(self, now: float) -> list[Row]:
         """Return the hosts that work, the one that has been at its task for longest first."""
         with self._lock:
-            busy = [(host, run) for host, run in self._hosts.items() if run.task_started is not None]
-            rows = [Row(host, run.task, now - (run.task_started or now), run.line) for host, run in busy]
+            rows = [_row(host, run, now) for host, run in self._hosts.items() if run.task_started is not None]
         return sorted(rows, key=lambda row: -row.seconds)
 
     def at_rest(self) -> tuple[int, int]:
@@ -122,7 +130,7 @@ class RunBoard:
             for host, run in self._hosts.items():
                 if run.task_started is not None and now - run.last_shown >= interval:
                     run.last_shown = now
-                    rows.append(Row(host, run.task, now - run.task_started, run.line))
+                    rows.append(_row(host, run, now))
         return rows
 
     def seconds(self, host: str) -> float:
@@ -131,6 +139,12 @@ class RunBoard:
             run = self._hosts.get(host)
             return run.ended - run.started if run else 0.0
 
+    def roles(self, host: str) -> dict[str, float]:
+        """Return the seconds that each role took on a host."""
+        with self._lock:
+            run = self._hosts.get(host)
+            return {role: round(seconds, 1) for role, seconds in run.roles.items()} if run else {}
+
     def failures(self, host: str) -> list[Failure]:
         """Return what went wrong on a host."""
         with self._lock:
@@ -138,10 +152,34 @@ class RunBoard:
             return list(run.failures) if run else []
 
 
-def _placed(task: str, due: list[str]) -> str:
-    """Return a task's name with the place of its role among those that are due: how much is left."""
-    role = task.partition(" : ")[0]
-    return task.replace(role, f"{role} ({due.index(role) + 1} of {len(due)})", 1) if role in due else task
+def _role(task: str) -> str:
+    """Return the role of a task by its name; empty for a task of a playbook."""
+    return task.partition(" : ")[0] if " : " in task else ""
+
+
+def _row(host: str, run: HostRun, now: float) -> Row:
+    """Return a host at work; its task has the place of its role among those that are due, and the time that is left."""
+    seconds = now - (run.task_started or now)
+    return Row(host, run.task.replace(role := _role(run.task), _placed(role, run, seconds), 1), seconds, run.line)
+
+
+def _placed(role: str, run: HostRun, seconds: float) -> str:
+    place = [f"{run.due.index(role) + 1} of {len(run.due)}"] if role in run.due else []
+    left = sum(
+        max(expected - run.roles.get(name, 0.0) - (seconds if name == role else 0.0), 0.0)
+        for name, expected in run.expected.items()
+        if name not in run.due or role not in run.due or run.due.index(name) >= run.due.index(role)
+    )
+    told = ", ".join([*place, *([f"{about(left)} left"] if place and run.expected else [])])
+    return f"{role} ({told})" if told else role
+
+
+def about(seconds: float) -> str:
+    """Return how long something takes, as far as that can be known: about 4 min."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than 1 min"
+    return f"about {minutes} min" if minutes < 100 else f"about {minutes / 60:.0f} h"  # noqa: PLR2004 - then in hours
 
 
 def duration(seconds: float) -> str:

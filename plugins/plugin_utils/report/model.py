@@ -38,10 +38,11 @@ class Verified(TaskEnding, total=False):
 
 
 class DoneOnHost(TypedDict):
-    """What the run did on a host: the tasks that changed it, and how long it took there."""
+    """What the run did on a host: the tasks that changed it, and the seconds that it, and each role, took there."""
 
     changed: list[str] | None
     seconds: float | None
+    roles: dict[str, float] | None
 
 
 class GatheredHost(TypedDict):

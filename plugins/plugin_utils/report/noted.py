@@ -35,11 +35,15 @@ class Noted:
         return round(time.monotonic() - self.board.started, 1)
 
     def of(self, host: str) -> DoneOnHost:
-        """Return {changed, seconds} of a host: the tasks that changed it, and the time that the run took for it."""
-        return {"changed": self._changed.get(host, []), "seconds": round(self.board.seconds(host), 1)}
+        """Return the tasks that changed a host, and the seconds that the run, and each role of it, took there."""
+        return {
+            "changed": self._changed.get(host, []),
+            "seconds": round(self.board.seconds(host), 1),
+            "roles": self.board.roles(host),
+        }
 
 
-NOBODY_LOOKED: DoneOnHost = {"changed": None, "seconds": None}
+NOBODY_LOOKED: DoneOnHost = {"changed": None, "seconds": None, "roles": None}
 _runs: list[Noted] = []
 
 

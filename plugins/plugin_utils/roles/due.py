@@ -104,6 +104,12 @@ def roles(
     return found
 
 
+def at_work(variables: Mapping[str, Any], due: Mapping[str, Any]) -> list[str]:
+    """Return the roles that are due and that the tags of this run choose."""
+    chosen, skipped = variables.get("ansible_run_tags", ["all"]), variables.get("ansible_skip_tags", [])
+    return [role for role in due if role not in skipped and ("all" in chosen or role in chosen)]
+
+
 def _differs(receipt: Mapping[str, Any] | None, current: Mapping[str, str]) -> list[str]:
     if receipt is None:
         return [NO_RECEIPT]

@@ -16,7 +16,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import values
-from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types, resolve
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import by_subject, host_types, resolve
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.host_types import Default, TypesOfHost
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import text
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import build
@@ -283,7 +283,7 @@ def test_preview_and_report_say_what_came_from_the_type():
     preview = hosts.preview(host)
     assert preview["host_types"] == ["inference_servers"]
     assert taken(planned) == {one["option"]: one["value"] for one in preview["defaults"]}
-    lines = text.lines({"hosts": [preview]})
+    lines = text.lines({"hosts": [preview]}, {preview["name"]: by_subject(planned["plan"])}, whole=True)
     assert (
         "  type      inference_servers, by default: gpulab_environments, container_toolkit_engines, monitoring_state,"
         " gpu_settings_values, preflight_memory_ecc, preflight_cpu_min_mhz, preflight_system_disk_min_gb"

@@ -119,7 +119,7 @@ def test_a_repository_of_rpm_is_asked_for_its_metadata():
 )
 def test_the_tags_of_a_run_choose_the_roles(chosen, skipped, expected):
     variables = {"ansible_run_tags": chosen, "ansible_skip_tags": skipped}
-    assert sources_reach.at_work(variables, {"base": [], "nvidia_driver": []}) == expected
+    assert due.at_work(variables, {"base": [], "nvidia_driver": []}) == expected
 
 
 def test_the_proxies_are_those_that_the_run_will_set():

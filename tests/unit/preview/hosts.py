@@ -41,6 +41,7 @@ NOTHING: dict[str, Any] = {
     "failure": None,
     "unreachable": False,
     "ended": True,
+    "expected": {},
     "policy": None,
     "force": None,
 }

@@ -1,6 +1,7 @@
 """The preview on a terminal."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.plugin_utils.plan import by_subject
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -8,7 +9,8 @@ from unit.preview import hosts
 
 
 def lines(one):
-    return text.lines(document.build({"node": one}, hosts.CREATED))
+    why = {"node": by_subject(one["plan"])} if one["plan"] else {}
+    return text.lines(document.build({"node": one}, hosts.CREATED), why)
 
 
 def row(one):
@@ -111,7 +113,7 @@ def test_reasons_warnings_and_space_are_told():
     one = hosts.virgin()
     one["facts"]["filesystems"][0]["free_mib"] = 100
     said = "\n".join(lines(one))
-    assert "why       Source distribution is requested." in said
+    assert "why       driver: Source distribution is requested." in said
     assert "note      Branch 535 is taken with nvidia_driver_source: distribution" in said
     assert "free 100 MiB  NOT ENOUGH" in said
 
@@ -121,3 +123,39 @@ def test_reasons_warnings_and_space_are_told():
 )
 def test_sizes(count, said):
     assert text.size(count) == said
+
+
+WHY = {"host types": ["a sets b.", "a sets c."], "driver": ["Branch 1.", "Open."], "environment torch": ["By name."]}
+
+
+def why(**given):
+    said = text.lines(document.build({"node": hosts.virgin()}, hosts.CREATED), {"node": WHY}, **given)
+    first = next(number for number, line in enumerate(said) if line.startswith("  why "))
+    return [line[12:] for line in said[first:] if line.startswith(("  why ", " " * 12))]
+
+
+def test_of_each_decision_the_first_reason_is_shown_by_its_subject():
+    assert why()[:3] == ["driver: Branch 1.", "environment torch: By name.", "and 3 more reasons: run it with -v"]
+
+
+def test_all_reasons_are_shown_where_they_are_asked_for():
+    told = [f"{subject}: {reason}" for subject, reasons in WHY.items() for reason in reasons]
+    assert why(whole=True)[:5] == told
+
+
+@pytest.mark.parametrize(
+    ("expected", "ending"),
+    [
+        ({"base": 20.0, "nvidia_driver": 400.0}, ", time about 7 min"),
+        ({"base": 2.0}, ", time less than 1 min"),
+        ({}, ", reboots 1"),
+    ],
+)
+def test_a_preview_ends_with_how_long_it_would_take_where_that_is_known(expected, ending):
+    one = {**hosts.virgin(), "expected": expected}
+    assert lines(one)[-1].endswith(ending)
+
+
+def test_nodes_are_changed_side_by_side():
+    short, long = ({**hosts.virgin(), "expected": {"base": seconds}} for seconds in (60.0, 180.0))
+    assert text.lines(document.build({"a": short, "b": long}, hosts.CREATED))[-1].endswith(", time about 3 min")

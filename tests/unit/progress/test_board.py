@@ -52,7 +52,7 @@ def test_a_host_that_failed_does_not_wait(board):
     ],
 )
 def test_a_task_says_the_place_of_its_role_among_those_that_are_due(board, task, shown):
-    board.plan("a", ["nvidia_driver", "cuda", "reboot"])
+    board.plan("a", ["nvidia_driver", "cuda", "reboot"], {})
     board.start_task("a", task, 102.0)
     assert [row.task for row in board.rows(110.0) if row.host == "a"] == [shown]
 
@@ -151,3 +151,27 @@ def test_a_deep_indent_leaves_room_for_words_on_a_narrow_terminal():
         "      tuning: it has no receipt on the",
         "        node",
     ]
+
+
+def at_work(board, task, now):
+    board.end_task("a", now)
+    board.start_task("a", task, now)
+    return next(row for row in board.rows(now) if row.host == "a").task
+
+
+def test_a_task_of_a_due_role_says_how_much_is_left(board):
+    board.plan("a", ["base", "cuda"], {"base": 60.0, "cuda": 240.0, "verify": 5.0})
+    assert at_work(board, "base : Write files", 101.0) == "base (1 of 2, about 5 min left) : Write files"
+    assert (
+        at_work(board, "base : More", 171.0) == "base (1 of 2, about 4 min left) : More"
+    )  # it took longer: nothing owed
+    assert at_work(board, "cuda : Install", 181.0) == "cuda (2 of 2, about 4 min left) : Install"
+    (row,) = [row for row in board.rows(401.0) if row.host == "a"]
+    assert row.task == "cuda (2 of 2, less than 1 min left) : Install"
+    assert at_work(board, "verify : Judge", 402.0) == "verify : Judge"
+    assert board.roles("a") == {"base": 80.0, "cuda": 221.0}
+
+
+def test_nothing_is_said_of_time_that_nobody_measured(board):
+    board.plan("a", ["base", "cuda"], {})
+    assert at_work(board, "cuda : Install", 101.0) == "cuda (2 of 2) : Install"

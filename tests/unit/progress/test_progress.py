@@ -211,6 +211,26 @@ def test_on_a_terminal_nothing_of_the_live_lines_stays(on_terminal):
     assert len(left) == 6
 
 
+def test_a_pipe_gets_no_control_characters(everything):
+    assert not re.search(r"[\r\x1b]", everything)
+
+
+def test_who_wants_no_colours_gets_none_on_a_terminal(environment):
+    _terminal, output = run_on_terminal({**environment, "NO_COLOR": "1"}, "long.yml", "-l", "fine")
+    assert "compiling" in output
+    assert not re.search(r"\x1b\[(?:\d;)?3\dm", output)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_word_is_broken_on_a_terminal(environment, width):
+    terminal, _output = run_on_terminal(
+        environment, "all.yml", "-e", f"scratch={environment['ANSIBLE_HOME']}", width=width
+    )
+    words = {word for line in terminal.lines for word in line.split()}
+    assert {"hello", "from", "gone", "HOST:", "unreachable"} <= words
+    assert all(len(line.rstrip()) <= width for line in terminal.lines if "/" not in line and "[" not in line)
+
+
 def test_without_rich_a_terminal_gets_plain_lines(environment, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['rich'] = None\n")
     _terminal, output = run_on_terminal({**environment, "PYTHONPATH": str(tmp_path)}, "long.yml", "-l", "fine")

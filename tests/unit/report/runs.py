@@ -58,7 +58,11 @@ def fleet(number: int) -> dict[str, dict[str, Any]]:
     for at in range(1, number + 1):
         group, host = faults[at // 5 % 3] if at % 5 == 0 else kinds[at % 3]
         host = UNREACHABLE if at % 50 == 0 else host
-        run = {"changed": ["nvidia_driver : Install the driver"] if at % 7 == 0 else [], "seconds": 12.5 + at}
+        run = {
+            "changed": ["nvidia_driver : Install the driver"] if at % 7 == 0 else [],
+            "seconds": 12.5 + at,
+            "roles": {"verify": 2.5},
+        }
         hosts[f"node{at:03d}"] = {**host, "groups": ["gpu-nodes", group, f"rack{at % 4}"], "run": run}
     return hosts
 

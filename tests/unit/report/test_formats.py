@@ -118,7 +118,7 @@ def test_checks_with_nothing_to_look_at_have_no_column():
 
 
 def test_html_says_what_the_run_did():
-    changed = {"changed": ["nvidia_driver : Install the driver"], "seconds": 185.0}
+    changed = {"changed": ["nvidia_driver : Install the driver"], "seconds": 185.0, "roles": {"nvidia_driver": 160.0}}
     hosts = {"a": {**runs.judged(nodes.healthy("h100x8")), "run": changed, "groups": ["rack1"]}, "b": runs.UNREACHABLE}
     hosts["a"]["verify"] = {"declared": {"level": "standard"}}
     report = document.build(hosts, runs.CREATED, 3725.0)
