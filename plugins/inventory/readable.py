@@ -11,9 +11,9 @@ short_description: End a run whose inventory cannot be read with one message
 version_added: 1.0.0
 author: The gpulab founders (@gpulab)
 description:
-  - Reads no host. Where a YAML file of the inventory has a fault that keeps Ansible from reading it, the run ends with
-    its line and a remedy (GPULAB-I050). Without this plugin, Ansible tries the file with each of its own, says why each
-    failed, and goes on with the hosts of the other files.
+  - Reads no host. Where a YAML file of the inventory, of its group_vars or host_vars, or what C(-e) gives, has a fault
+    that keeps Ansible from reading it, the run ends with its line and a remedy (GPULAB-I050). Without this plugin,
+    Ansible tries an inventory with each of its own, says why each failed, and goes on with the hosts of the others.
 options: {}
 requirements:
   - the first place in C(enable_plugins) of the section C(inventory) of ansible.cfg
@@ -28,6 +28,8 @@ EXAMPLES = r"""
 import sys
 from pathlib import Path
 
+from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
+from ansible import context
 from ansible.plugins.inventory import BaseInventoryPlugin
 from ansible.utils.display import Display
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import syntax
@@ -42,7 +44,12 @@ class InventoryModule(BaseInventoryPlugin):
 
     def verify_file(self, path: str) -> bool:
         """Decline the file; end the run where it has a fault. Any other exception would decline it, too."""
-        fault = syntax.fault(Path(path))
+        arguments = context.CLIARGS
+        vault = [arguments.get(name) for name in ("vault_ids", "vault_password_files", "ask_vault_pass")]
+        has_password = any([*vault, C.DEFAULT_VAULT_PASSWORD_FILE, C.DEFAULT_VAULT_IDENTITY_LIST])
+        fault = syntax.fault_of_arguments(arguments.get("extra_vars") or (), Path.cwd()) or syntax.fault(
+            Path(path), has_vault_password=has_password
+        )
         if fault:
             Display().error(str(fault), wrap_text=False)
             sys.exit(PARSER_ERROR)

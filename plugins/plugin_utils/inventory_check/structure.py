@@ -64,6 +64,8 @@ def faults(hosts: Mapping[str, Mapping[str, Any]], groups: Groups) -> Iterator[R
     yield from misspelt(groups)
     yield from _named_groups(hosts, groups)
     yield from _addresses(hosts)
+    for host, given in hosts.items():
+        yield from _address(host, str(given.get("ansible_host") or ""))
 
 
 def misspelt(groups: Groups) -> Iterator[Refusal]:
@@ -115,6 +117,21 @@ def _host_types(nodes: Mapping[str, Mapping[str, Any]], groups: Groups) -> Itera
             untyped = [host for host in untyped if host not in misplaced]
     if untyped:
         yield refuse("I021", hosts=listed(untyped), types=", ".join(known.host_types))
+
+
+def _address(host: str, address: str) -> Iterator[Refusal]:
+    """Yield why what ansible_host has is no address: it has a user or a port, too."""
+    user, at, rest = address.rpartition("@")
+    name, colon, port = rest.partition(":")
+    has_port = colon and port.isdecimal()
+    if at or has_port:
+        parts = {
+            "ansible_user": user,
+            "ansible_host": name if has_port else rest,
+            "ansible_port": port * bool(has_port),
+        }
+        settings = ", ".join(f"{variable}: {value}" for variable, value in parts.items() if value)
+        yield refuse("I052", host=host, address=address, settings=settings)
 
 
 def _addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:

@@ -85,7 +85,10 @@ def _text_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     if form.secret and not isinstance(value, str):
         yield refuse("I005", variable=name, value="not text", expected="text", advice="Quote it.")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield refuse("I003", variable=name, value=value)
+        zero = ": YAML drops the last zero of a number such as 580.10" if isinstance(value, float) else ""
+        shortened = zero and str(value)[-2:] in (".1", ".2", ".3")  # 3.10 is a version that people have; 12.90 is none
+        ways = f'"{value}", or "{value}0" if that is what you wrote' if shortened else f'"{value}"'
+        yield refuse("I003", variable=name, value=value, zero=zero, ways=ways)
     elif not isinstance(value, str):
         yield _wrong_type(option, value, name)
     elif option.choices and value not in option.choices:

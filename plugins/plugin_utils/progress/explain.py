@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OF_CONNECTIONS = [
     ("H006", r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED|authenticity of host"),
     ("H007", r"Could not resolve hostname|Name or service not known"),
+    ("H005", r"no such identity: "),
     ("H005", r"Permission denied \([a-z,-]+\)|Authentication failed|Too many authentication failures"),
 ]
 _OF_MODULES = [

@@ -149,3 +149,22 @@ def test_the_group_of_the_network_has_to_be_there():
     assert message.startswith("GPULAB-I006 network_group is rack_8, but must be one of ")
     assert "Did you mean rack_7?" in message
     assert check_hosts({"node1": {"network_group": "gpu-nodes"}}) == []
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "node1.lab", "fe80::1", "2001:db8::9:22", "user.example"])
+def test_an_address_is_left_alone(address):
+    assert check_hosts({"node1": {"ansible_host": address}, "node2": {}}) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "settings"),
+    [
+        ("admin@10.0.0.1", "ansible_user: admin, ansible_host: 10.0.0.1"),
+        ("10.0.0.1:2222", "ansible_host: 10.0.0.1, ansible_port: 2222"),
+        ("admin@node1.lab:22", "ansible_user: admin, ansible_host: node1.lab, ansible_port: 22"),
+    ],
+)
+def test_an_address_with_a_user_or_a_port_is_refused_with_the_settings_for_them(address, settings):
+    (message,) = check_hosts({"node1": {"ansible_host": address}, "node2": {}})
+    cause = f"node1: ansible_host is {address}, which is more than an address"
+    assert message == f"GPULAB-I052 {cause}. Remedy: Write {settings}."

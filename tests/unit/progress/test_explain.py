@@ -9,6 +9,10 @@ UNREACHABLE = [
     ("H001", SSH + "ssh: connect to host 127.0.0.1 port 1: Connection refused"),
     ("H001", ""),
     ("H005", SSH + "root@192.0.2.1: Permission denied (publickey,password)."),
+    (
+        "H005",
+        SSH + "no such identity: /root/.ssh/no: No such file or directory\r\na@b: Permission denied (publickey).",
+    ),
     ("H006", SSH + "Host key verification failed."),
     ("H006", SSH + "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed."),
     ("H007", SSH + "ssh: Could not resolve hostname nosuch: Name or service not known"),

@@ -17,11 +17,8 @@ CODES = {
         "Remove it. Variables that you may set do not begin with underscores.",
     ),
     "I003": (
-        "{variable} is the number {value}, but it needs text: YAML drops the last zero of a number such as 580.10",
-        (
-            'Quote it, with every digit: "{value}". On a host line of an INI inventory, which drops quotes:'
-            " '\"{value}\"'."
-        ),
+        "{variable} is the number {value}, but it needs text{zero}",
+        "Quote it: {ways}. On a host line of an INI inventory, which drops quotes: '\"{value}\"'.",
     ),
     "I004": (
         "{variable} is the text {value}, but it takes true or false",
@@ -71,8 +68,9 @@ CODES = {
         "{name} is null by -e, and then no task gets its default",
         "Leave it out, give it its default ({default}), or write null in the inventory.",
     ),
-    # I050, I051: an inventory that cannot be read, and nodes that it does not have
+    # I050 to I052: what cannot be read, nodes that the inventory does not have, and addresses that are none
     "I050": ("{place} cannot be read: {problem}", "{advice}"),
     "I051": ("the inventory has no host or group {name}, which -l names", "{advice}"),
+    "I052": ("{host}: ansible_host is {address}, which is more than an address", "Write {settings}."),
 }
 refuse = partial(build, CODES)
