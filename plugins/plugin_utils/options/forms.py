@@ -218,6 +218,7 @@ OPTIONS: dict[str, Form] = {
     "diagnose_environment": PLACE,
     "diagnose_error": LINE,
     "diagnose_hosts": LINE,
+    "diagnose_page": HERE,
     "diagnose_parameters": Form(r"\d+(\.\d+)?([eE]\d+)? ?[kKmMbBtT]?", "a number of parameters, such as 7B"),
     "diagnose_user": ACCOUNT,
     "environments_absent": NAME,
