@@ -18,6 +18,7 @@ import layout
 import role_lists
 import schemas
 import settings_schemas
+import translations
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import SUBJECT_NAMES, checks, subject
@@ -33,6 +34,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known as 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
+
+    from translations import Language
 
 ROOT = Path(__file__).parents[1]
 README = """<!-- Written by `make docs` from meta/argument_specs.yml. -->
@@ -56,9 +59,7 @@ DEFAULTS = """---
 
 {defaults}"""
 WIDTH = 118
-TABLE = """| Variable | Type | Default | Meaning |
-| --- | --- | --- | --- |
-"""
+COLUMNS = ("Variable", "Type", "Default", "Meaning")
 SETTINGS = """<!-- Written by `make docs` from roles/*/meta/argument_specs.yml. -->
 # Settings
 
@@ -72,6 +73,12 @@ before any node is touched
 | --- | --- |
 {contents}
 {roles}"""
+ROLE = """## {name}
+
+{title}: see [the role](../roles/{name}/README.md).
+
+{options}"""
+NO_VARIABLES = "It has no variables.\n"
 HOST_TYPES = """<!-- Written by `make docs` from catalog/host_types.yml. -->
 # Host types
 
@@ -262,16 +269,13 @@ TOPICS = {
 
 def documents() -> dict[Path, str]:
     """Return the text of every document that is written, by its path."""
-    specs = {
-        path.parents[1]: yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]
-        for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))
-    }
+    specs = {path.parents[1]: main for path, main in role_specs().items()}
     return {
         **{role / "README.md": readme(role.name, main) for role, main in specs.items()},
         **{role / "defaults/main.yml": text for role, main in specs.items() if (text := defaults(role.name, main))},
-        ROOT / "docs/settings.md": settings({role.name: main for role, main in specs.items()}),
         ROOT / "docs/host-types.md": types(),
-        ROOT / "docs/errors.md": errors(),
+        **{ROOT / "docs" / name: text for name, text in pages(translations.english).items()},
+        **{ROOT / "docs/zh" / name: text for name, text in pages(translations.Chinese()).items()},
         ROOT / "plugins/module_utils/core/secret_forms.py": secret_forms(),
         ROOT / "plugins/module_utils/core/tool_messages.py": tool_messages(),
         ROOT / "plugins/module_utils/driver/known_errors.py": known_errors(),
@@ -283,6 +287,14 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
         **lists_of_roles(),
+    }
+
+
+def role_specs() -> dict[Path, dict[str, Any]]:
+    """Return the specification of each role, by its file."""
+    return {
+        path: yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]
+        for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))
     }
 
 
@@ -413,7 +425,7 @@ def readme(name: str, main: dict[str, Any]) -> str:
         hosts=name if name in OWN_HOSTS else "gpu-nodes",
         title=main["short_description"],
         description=_markdown(main["description"], "\n\n"),
-        options=_table(main.get("options", {})) or "It has no variables.\n",
+        options=_table(main.get("options", {})),
     )
 
 
@@ -454,39 +466,52 @@ def types() -> str:
     return HOST_TYPES.format(types="\n".join(sections))
 
 
-def settings(specs: dict[str, dict[str, Any]]) -> str:
-    """Return the page of all variables; specs has the specification of each role."""
-    return SETTINGS.format(
-        contents="".join(f"| [{name}](#{name}) | {main['short_description']} |\n" for name, main in specs.items()),
+def pages(language: Language) -> dict[str, str]:
+    """Return the pages that there are in each language, by the file's name."""
+    return {"settings.md": settings(language), "errors.md": errors(language)}
+
+
+def settings(language: Language) -> str:
+    """Return the page of all variables."""
+    specs = {path.parents[1].name: main for path, main in role_specs().items()}
+    titles = {name: language("roles", name, main["short_description"])[0] for name, main in specs.items()}
+    [page] = language("pages", "settings", SETTINGS)
+    [role] = language("pages", "role", ROLE)
+    return page.format(
+        contents="".join(f"| [{name}](#{name}) | {title} |\n" for name, title in titles.items()),
         roles="\n".join(
-            f"## {name}\n\n{main['short_description']}: see [the role](../roles/{name}/README.md).\n\n"
-            f"{_table(main.get('options', {})) or 'It has no variables.'}"
+            role.format(name=name, title=titles[name], options=_table(main.get("options", {}), language))
             for name, main in specs.items()
         ),
     )
 
 
-def errors() -> str:
-    """Return the page of all refusals, checks, remedies and error texts."""
-    return ERRORS.format(
-        contents="\n".join(f"- [{title}](#{_anchor(title)})" for title in FAMILIES.values()),
-        families="".join(f"## {title}\n\n{_refusals(letter)}" for letter, title in FAMILIES.items()),
+def errors(language: Language) -> str:
+    """Return the page of all refusals, checks, remedies and alerts; in English of the error texts, too."""
+    titles = {letter: language("families", letter, title)[0] for letter, title in FAMILIES.items()}
+    [page] = language("pages", "errors", ERRORS)
+    remedies = {word: language("remedies", word, sentence)[0] for word, sentence in REMEDIES.items()}
+    return page.format(
+        contents="\n".join(f"- [{title}](#{_anchor(title)})" for title in titles.values()),
+        families="".join(f"## {title}\n\n{_refusals(letter, language)}" for letter, title in titles.items()),
         severities=", ".join(f"`{word}`" for word in SEVERITIES),
-        checks="".join(_checks(name) for name in SUBJECT_NAMES),
-        remedies="".join(f"| `{word}` | {_escaped(sentence)} |\n" for word, sentence in REMEDIES.items()),
-        alerts="".join(_alerts()),
+        checks="".join(_checks(name, language) for name in SUBJECT_NAMES),
+        remedies="".join(f"| `{word}` | {_escaped(sentence)} |\n" for word, sentence in remedies.items()),
+        alerts="".join(_alerts(language)),
         texts="\n".join(map(_error_texts, TOPICS)),
     )
 
 
-def _alerts() -> Iterator[str]:
+def _alerts(language: Language) -> Iterator[str]:
     """Yield each alert of Prometheus under a heading that its runbook_url leads to."""
     groups = yaml.safe_load((ROOT / "roles/monitoring/files/alerts.yml").read_text(encoding="utf-8"))["groups"]
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
-        said = rule["annotations"]
-        lasts = f", when it lasts {rule['for']}" if "for" in rule else ""
-        yield f"### {rule['alert']}\n\n{_escaped(said['description'])} (`{rule['labels']['severity']}`{lasts})\n\n"
-        yield f"**Remedy:** {_escaped(said['remedy'])}\n\n"
+        said = (rule["annotations"][part] for part in ("description", "remedy"))
+        description, remedy = map(_escaped, language("alerts", rule["alert"], *said))
+        [lasts] = language("words", "lasts", ", when it lasts {time}")
+        lasts = lasts.format(time=rule["for"]) if "for" in rule else ""
+        yield f"### {rule['alert']}\n\n{description} (`{rule['labels']['severity']}`{lasts})\n\n"
+        yield f"{_remedy(language)}{remedy}\n\n"
 
 
 def _error_texts(topic: str) -> str:
@@ -501,25 +526,33 @@ def _error_texts(topic: str) -> str:
     return f"### {TOPICS[topic]}\n\n| Text | Cause | Remedy | Source |\n| --- | --- | --- | --- |\n{rows}"
 
 
-def _refusals(family: str) -> str:
+def _refusals(family: str, language: Language) -> str:
     """Return the refusals of one family, each under a heading that a link can lead to."""
+    sentences = {code: language("refusals", code, *said) for code, said in CODES.items() if code.startswith(family)}
     return "".join(
-        f"### GPULAB-{code}\n\n{filled(cause)}\n\n**Remedy:** {filled(remedy)}\n\n"
-        for code, (cause, remedy) in CODES.items()
-        if code.startswith(family)
+        f"### GPULAB-{code}\n\n{filled(cause)}\n\n{_remedy(language)}{filled(remedy)}\n\n"
+        for code, (cause, remedy) in sentences.items()
     )
 
 
-def _checks(name: str) -> str:
+def _remedy(language: Language) -> str:
+    return language("words", "remedy", "**Remedy:** ")[0]
+
+
+def _checks(name: str, language: Language) -> str:
     """Return the checks about one subject."""
     rows = "".join(
-        f"| `{check.id}` | {_escaped(check.proves)} | {_link(check.source)} |\n"
+        f"| `{check.id}` | {_escaped(*language('checks', check.id, check.proves))} | {_link(check.source)} |\n"
         for check in checks()
         if subject(check) == name
     )
-    return (
-        f"### {name.replace('_', ' ').capitalize()}\n\n| Check | Proves that | Source |\n| --- | --- | --- |\n{rows}\n"
-    )
+    [title] = language("subjects", name, name.replace("_", " ").capitalize())
+    return f"### {title}\n\n{_head(language('columns', 'check', 'Check', 'Proves that', 'Source'))}{rows}\n"
+
+
+def _head(columns: tuple[str, ...]) -> str:
+    """Return the first lines of a table."""
+    return f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}\n"
 
 
 def filled(template: str) -> str:
@@ -541,24 +574,28 @@ def _anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def _table(options: dict[str, Any]) -> str:
-    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(options))
-    return TABLE + rows if rows else ""
+def _table(options: dict[str, Any], language: Language = translations.english) -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in _rows(options, language))
+    return (
+        _head(language("columns", "setting", *COLUMNS)) + rows if rows else language("words", "none", NO_VARIABLES)[0]
+    )
 
 
-def _rows(options: dict[str, Any], parent: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _rows(options: dict[str, Any], language: Language, parent: str = "") -> Iterator[tuple[str, str, str, str]]:
     """Yield name, type, default and meaning of each option, and of what it is made of."""
+    required, by_type = language("words", "default", "*required*", "by host type")
     for name, option in options.items():
         kind = option["type"] + (f" of {option['elements']}" if "elements" in option else "")
         choices = " \\| ".join(f"`{choice}`" for choice in option.get("choices", ()))
-        default = _code(option["default"]) if "default" in option else "*required*" if option.get("required") else ""
+        default = _code(option["default"]) if "default" in option else required if option.get("required") else ""
         if not parent and name in by_host_type():
-            default += f"{', ' if default else ''}by host type"
-        meaning = _markdown(option["description"], "<br>").replace("|", "\\|")
+            default += f"{', ' if default else ''}{by_type}"
+        [meaning] = language("settings", f"{parent}{name}", _markdown(option["description"], "<br>"))
+        meaning = meaning.replace("|", "\\|")
         shown = choices if kind == "str" and choices else f"{kind}: {choices}" if choices else kind
         yield _code(f"{parent}{name}"), shown, default, meaning
         each = "[]" if option.get("type") == "list" else ""
-        yield from _rows(option.get("options", {}), f"{parent}{name}{each}.")
+        yield from _rows(option.get("options", {}), language, f"{parent}{name}{each}.")
 
 
 def _markdown(description: str | list[str], separator: str) -> str:

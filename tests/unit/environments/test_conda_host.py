@@ -31,7 +31,7 @@ class Laboratory:
     """A node's environments, and the steps that a controller would take."""
 
     def __init__(self, root, channel, index):
-        """Use the stand-in, this channel, and this index of pip's."""
+        """Use the stand-in, this channel, and this index of pip's, as conda_index_url gives it."""
         self.root, self.channel, self.index, self.calls = root, channel, index, 0
 
     @property

@@ -155,6 +155,14 @@ def test_of_two_indexes_in_pips_configuration_the_best_version_is_taken(lab, tmp
     server.shutdown()
 
 
+def test_a_mirror_takes_the_place_of_pips_index(lab, tmp_path, monkeypatch):
+    """The laboratory's index is given as environments_index_url is; that of pip's configuration answers nobody."""
+    file = tmp_path / "pip.conf"
+    file.write_text("[global]\nindex-url = http://127.0.0.1:9\n")
+    monkeypatch.setattr(environment_builds, "PIP_FILES", (file,))
+    assert lab.make("beta") == {"alpha": "1.0", "beta": "1.0"}
+
+
 def test_a_configuration_of_pip_that_cannot_be_read_is_named(lab, tmp_path, monkeypatch):
     file = tmp_path / "pip.conf"
     file.write_text("index-url = https://a.example\n")
