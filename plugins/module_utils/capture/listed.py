@@ -35,10 +35,13 @@ class Toolkits:
         self._brought = {
             record.parent: wheels.brought(record.parent) for record in self._parent.glob(f"cuda-*/{wheels.RECORD}")
         }
+        self._beginnings = tuple(f"{wheels.PARENT}/{prefix.name}" for prefix in self._brought)
         self._directories = {above for own in self._brought.values() for file in own for above in file.parents}
 
     def covers(self, path: str, status: os.stat_result) -> bool:
         """Tell whether a path is of a toolkit, and as its wheel has it."""
+        if not path.startswith(self._beginnings):
+            return False
         place = self._node.path(path)
         prefix = next((prefix for prefix in self._brought if prefix in (place, *place.parents)), None)
         if prefix is None:

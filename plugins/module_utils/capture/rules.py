@@ -46,12 +46,29 @@ class Rules(Generic[Value]):
             for top in {ANY, *tops}
         }
         self._homes = frozenset(home.rstrip("/") for home in homes)
+        self._directory = ""
+        self._inside: list[tuple[str, _Group]] = []
 
     def find(self, path: str) -> Value | None:
-        """Return the value of the first pattern that fits a path; None where none does."""
-        found = [self._by_top.get(_top(name), self._by_top[ANY]).first(name) for name in self._names(path)]
-        numbers = [number for number in found if number is not None]
+        """Return the value of the first pattern that fits a path; None where none does.
+
+        It is fastest for one path after the other in the same directory.
+        """
+        if not self._values:
+            return None
+        directory, _slash, name = path.rpartition("/")
+        if path in self._homes or not directory:
+            names = [(each, self._group(each)) for each in self._names(path)]
+        else:
+            if directory != self._directory:
+                self._directory = directory
+                self._inside = [(f"{each}/", self._group(f"{each}/")) for each in self._names(directory)]
+            names = [(each + name, group) for each, group in self._inside]
+        numbers = [number for each, group in names if (number := group.first(each)) is not None]
         return self._values[min(numbers)] if numbers else None
+
+    def _group(self, name: str) -> _Group:
+        return self._by_top.get(_top(name), self._by_top[ANY])
 
     def _names(self, path: str) -> Iterator[str]:
         """Yield a path, and how it is named from the home that it lies in."""

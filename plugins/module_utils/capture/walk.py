@@ -119,6 +119,11 @@ class _Rest:
         self.whole = self.whole and part.whole
         self.empty += part.empty
 
+    def forget_parts(self) -> None:
+        """Keep of a directory that is left over as a whole no more than the line that says so: files are millions."""
+        if self.whole and self.files > 1:
+            self.why, self.parts = self._why(), []
+
     def told(self) -> Iterator[Remainder]:
         """Yield a line for each topmost directory that is left over as a whole, and for each such file."""
         if not self.files:
@@ -127,9 +132,12 @@ class _Rest:
             for part in self.parts:
                 yield from part.told()
             return
+        yield Remainder(files=self.files, bytes=self.bytes, path=self.path, owner=self.owner, why=self._why())
+
+    def _why(self) -> str:
+        """Return the reason that all of it has; empty where there are several, or none."""
         reasons = {part.why for part in self._ends()}
-        why = reasons.pop() if len(reasons) == 1 else ""
-        yield Remainder(files=self.files, bytes=self.bytes, path=self.path, owner=self.owner, why=why)
+        return reasons.pop() if len(reasons) == 1 else ""
 
     def _ends(self) -> Iterator[_Rest]:
         for part in self.parts:
@@ -205,6 +213,7 @@ class Walk:
             name = bins.CAPTURED
         if name is None:
             rest.empty = [] if rest.files else [*rest.empty, (rest.path, status)]
+            rest.forget_parts()
             return rest
         if name == bins.CAPTURED:
             self._capture([(rest.path, status)], rule)

@@ -35,3 +35,9 @@ def test_a_pattern_that_is_open_at_its_beginning_keeps_its_place():
 
 def test_no_patterns_fit_nothing():
     assert Rules([]).find("/etc") is None
+
+
+def test_what_is_known_of_a_directory_is_not_taken_for_another():
+    rules = Rules([("~/x", 1), ("~/a/x", 2), ("/srv/x", 3), ("~", 4)], ["/home/li", "/home/li/a", "/srv/wei"])
+    paths = ("/srv/x", "/srv/wei/x", "/srv/wei", "/home/li/a/x", "/home/li/x", "/home/li/a", "/srv/y", "/home/li/")
+    assert [rules.find(path) for path in paths] == [3, 1, 4, 1, 1, 4, None, None]

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import errno
 import fcntl
+import gc
 import hashlib
 import os
 import shutil
@@ -364,3 +365,16 @@ def test_contents_on_a_broken_disk_are_told_from_files_that_are_gone(tmp_path, m
     put(tmp_path, "etc/file")
     monkeypatch.setattr(os, "pread", broken)
     assert contents.read(tmp_path, "/etc/file", 0, 4) == {"unreadable": "Input/output error"}
+
+
+def test_files_that_are_left_over_with_their_directory_take_no_memory_one_by_one(tmp_path):
+    for directory in ("first", "second"):
+        for number in range(300):
+            put(tmp_path, f"/srv/{directory}/{number}")
+    kept = []
+
+    def at(*_):
+        kept.append(sum(isinstance(one, walk_of_nodes._Rest) for one in gc.get_objects()))  # noqa: SLF001
+
+    assert remainder(walk(tmp_path, at=at)) == {"/": (600, 600)}
+    assert max(kept) < 10
