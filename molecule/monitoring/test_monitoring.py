@@ -158,6 +158,15 @@ def test_a_reading_costs_little(host):
     assert float(duration) < 1.5
 
 
+def test_no_reading_compiles_the_collector(host):
+    sources = host.check_output("find /usr/local/lib/gpulab-monitoring/ansible_collections -name '*.py' | wc -l")
+    compiled = host.check_output("find /usr/local/lib/gpulab-monitoring -name '*.pyc' | wc -l")
+    assert int(compiled) == int(sources) > 10
+    said = host.run("/usr/bin/python3 -vBEs /usr/local/lib/gpulab-monitoring/collect.py /run/none.prom").stderr
+    assert "code object from '/usr/local/lib/gpulab-monitoring" not in said
+    assert "gpulab-monitoring/ansible_collections" in said
+
+
 def test_prometheus_is_told_of_the_node(name, address):
     told = yaml.safe_load((TARGETS / f"{name}.yml").read_text())
     group = "workstations" if name == "debian12" else "training_servers"

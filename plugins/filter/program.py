@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import ast
+from functools import lru_cache
 from pathlib import Path
 from typing import Callable
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles.known import ROOT
 
-MODULE_UTILS = Path(__file__).parents[1] / "module_utils"
-PACKAGE = "ansible_collections.gpulab.node.plugins.module_utils"
+COLLECTION = "ansible_collections/gpulab/node"
 # Packages proper come before a collection that may be installed on the node.
 PARENT = "# A package of gpulab\n"
 INTERPRETER = "#!/usr/bin/python3 -BEs"
@@ -22,43 +23,24 @@ def program(path: str, directory: str, *, executable: bool = False) -> dict[str,
     """Return the files that the Python program at path (on the controller) needs in directory: texts by path.
 
     The program itself keeps its name and lies at the top, beside the packages that it imports. An executable one
-    begins with the line that names its interpreter. Raises AnsibleFilterError when it or an import cannot be read.
+    begins with the line that names its interpreter. Raises AnsibleFilterError when it cannot be read.
     """
-    package = Path(directory, *PACKAGE.split("."))
-    text = _read(Path(path))
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        message = f"cannot read a program: {error}"
+        raise AnsibleFilterError(message) from error
     files = {Path(directory, Path(path).name): f"{INTERPRETER}\n{text}" if executable else text}
-    wanted = _imported(text)
-    while wanted:
-        module = wanted.pop()
-        place = package / module
-        if place not in files:
-            files[place] = _read(MODULE_UTILS / module)
-            files.update(
-                {parent / "__init__.py": PARENT for parent in place.parents if Path(directory) in parent.parents}
-            )
-            wanted |= _imported(files[place])
+    for name in _code().reached(_code().imported(text)):
+        place = Path(directory, COLLECTION, name)
+        files[place] = (ROOT / name).read_text(encoding="utf-8")
+        files.update({parent / "__init__.py": PARENT for parent in place.parents if Path(directory) in parent.parents})
     return {str(place): files[place] for place in sorted(files)}
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        message = f"cannot read a part of a program: {error}"
-        raise AnsibleFilterError(message) from error
-
-
-def _imported(text: str) -> set[Path]:
-    """Return the modules that a text imports, as paths below module_utils."""
-    modules = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE}."):
-            origin = Path(*str(node.module)[len(PACKAGE) :].split("."))
-            of_package = (MODULE_UTILS / origin).is_dir()
-            modules |= (
-                {origin / f"{alias.name}.py" for alias in node.names} if of_package else {origin.with_suffix(".py")}
-            )
-    return modules
+@lru_cache(maxsize=1)
+def _code() -> RoleCode:
+    return RoleCode(ROOT)
 
 
 class FilterModule:

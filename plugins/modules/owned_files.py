@@ -65,7 +65,7 @@ refusal:
 
 from pathlib import Path
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_files
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_files, programs
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -94,6 +94,7 @@ def main() -> None:
     if not module.check_mode:
         for step in steps:
             write(module, step)
+        programs.compile_own(wanted)
     evidence.note(module, file=wanted)
     module.exit_json(
         changed=bool(steps),

@@ -8,7 +8,6 @@ What takes long is left to long steps: each is a script that is written here, in
 
 from __future__ import annotations
 
-import ast
 import configparser
 import grp
 import hashlib
@@ -18,11 +17,10 @@ import pwd
 import re
 import shutil
 import stat
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, files, records
+from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, files, programs, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import Changes, changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import values
@@ -300,28 +298,9 @@ def probe_source() -> str:
 
 def program(directory: Path, main: ModuleType) -> list[str]:
     """Write a module with all of gpulab that it imports, and return the command that runs its function main."""
-    for module in _with_imports(main):
-        path = directory.joinpath(*module.__name__.split(".")).with_suffix(".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for package in path.relative_to(directory).parents:
-            files.write(directory / package / "__init__.py", "")
-        files.write(path, inspect.getsource(module))
+    programs.write_imported(directory)
     start = f"import sys; sys.path.insert(0, {str(directory)!r}); from {main.__name__} import main; main()"
     return ["python3", "-I", "-c", start]
-
-
-def _with_imports(main: ModuleType) -> list[ModuleType]:
-    found, news = [], [main]
-    while news:
-        module = news.pop()
-        if module in found or hasattr(module, "__path__"):  # a package has no code of its own
-            continue
-        found.append(module)
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(GPULAB):
-                names = [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-                news += [sys.modules[name] for name in names if name in sys.modules]
-    return found
 
 
 def site_names(path: Path) -> tuple[str, ...]:

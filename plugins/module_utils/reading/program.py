@@ -9,14 +9,11 @@ module gpu_facts brings 0.5 MB with each call, which each run packs, sends, unpa
 
 from __future__ import annotations
 
-import compileall
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import run_lock
+from ansible_collections.gpulab.node.plugins.module_utils.core import programs, run_lock
 
 # The options of gpu_facts, which the program is asked by, too.
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -32,7 +29,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "program": {"type": "str"},
 }
 PLACE = Path("/var/lib/gpulab/program")
-PACKAGE = "ansible_collections"
 # What python3 -I -c is given; the directory follows, what is asked comes on standard input.
 COMMAND = (
     "import json,sys;"
@@ -48,23 +44,8 @@ def keep(digest: str, place: Path = PLACE) -> None:
     One of the same digest did not answer: a power cut or a full disk may have left half of it.
     """
     shutil.rmtree(place, ignore_errors=True)
-    umask = os.umask(0o022)  # root runs it, so nobody else may write there, whatever the session says
     try:
-        _write(place / f".{digest}.new")
+        programs.write_imported(place / f".{digest}.new")
         (place / f".{digest}.new").rename(place / digest)
     except OSError:
         shutil.rmtree(place, ignore_errors=True)
-    finally:
-        os.umask(umask)
-
-
-def _write(new: Path) -> None:
-    for name, module in list(sys.modules.items()):
-        file, loader = getattr(module, "__file__", None), getattr(module, "__loader__", None)
-        if not (file and loader) or name.split(".")[0] != PACKAGE or not hasattr(loader, "get_data"):
-            continue
-        path = new.joinpath(*name.split("."))
-        path = path / "__init__.py" if hasattr(module, "__path__") else path.with_suffix(".py")
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.write_bytes(loader.get_data(file))
-    compileall.compile_dir(str(new), quiet=2)

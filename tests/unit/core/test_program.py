@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.node.plugins.filter.program import PACKAGE, program
+from ansible_collections.gpulab.node.plugins.filter.program import program
 
+PACKAGE = "ansible_collections.gpulab.node.plugins.module_utils"
 ROLES = Path(__file__).parents[3] / "roles"
 PROGRAMS = [
     "gpu_settings/files/apply.py",
@@ -49,11 +50,9 @@ def test_what_imports_import_comes_too_and_what_nobody_imports_does_not(tmp_path
     assert "docker_engine.py" not in names
 
 
-def test_an_import_that_is_not_there_is_an_error(tmp_path):
-    start = tmp_path / "start.py"
-    start.write_text(f"from {PACKAGE}.nothing import something\n")
+def test_a_program_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(AnsibleFilterError, match=r"nothing\.py"):
-        program(str(start), "/opt/x")
+        program(str(tmp_path / "nothing.py"), "/opt/x")
 
 
 def test_an_executable_program_names_its_interpreter():
