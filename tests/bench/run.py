@@ -274,6 +274,8 @@ def main() -> None:
         "Slurm's prolog, 8 simulated GPUs": prolog,
         "report of 200 and 2,000 nodes": partial(measured_by, "report"),
         "record of a rollout": partial(measured_by, "rollout"),
+        "history of a year": partial(measured_by, "history"),
+        "walk of a capture": partial(measured_by, "walk"),
         "10 environments of 300 packages": environments,
     }
     for title, benchmark in benchmarks.items():

@@ -57,20 +57,8 @@ def look(node: Node, asked: Asked) -> dict[str, Any]:
     engines = containers.read(node)
     backed_up = backups.read(node, asked.receipts)
     items = store.items(node)
-    left = leaves.rules(asked.leaves, items)
-    rules = Wishes(
-        rules=list(_rules(asked, left)),
-        acknowledged=[(_below(one.path), one.reason) for one in asked.acknowledged],
-        homes=homes.of_people(node),
-        gpulab=left,
-        covers=[
-            *((bins.GPULAB, one.covers) for one in (Toolkits(node), Runfile(node))),
-            (bins.CACHE, BuiltModules(node).covers),
-            (bins.LOCK, lambda path, _status: engines.covers(path)),
-            (bins.RECEIPT, backed_up.covers),
-        ],
-        largest=asked.largest,
-    )
+    rules = wishes(node, asked, items)
+    rules.covers += [(bins.LOCK, lambda path, _status: engines.covers(path)), (bins.RECEIPT, backed_up.covers)]
     places = {mount.place for mount in mounts(node.text("/proc/self/mountinfo"))}
     walk = Walk(node, packages, rules, partial(environments.at, node=node))
     found = walk.run(storage.walked, places)
@@ -93,6 +81,22 @@ def look(node: Node, asked: Asked) -> dict[str, Any]:
         "remainder": list(map(asdict, found.remainder)),
         "open_deleted": list(map(asdict, _open_deleted(node))),
     }
+
+
+def wishes(node: Node, asked: Asked, items: dict[str, list[str]]) -> Wishes:
+    """Return what decides about the bins of paths, but for engines and backups; items are those of the receipts."""
+    left = leaves.rules(asked.leaves, items)
+    return Wishes(
+        rules=list(_rules(asked, left)),
+        acknowledged=[(_below(one.path), one.reason) for one in asked.acknowledged],
+        homes=homes.of_people(node),
+        gpulab=left,
+        covers=[
+            *((bins.GPULAB, one.covers) for one in (Toolkits(node), Runfile(node))),
+            (bins.CACHE, BuiltModules(node).covers),
+        ],
+        largest=asked.largest,
+    )
 
 
 def _rules(asked: Asked, left: list[tuple[str, str]]) -> Iterator[tuple[str, Captured | str]]:
