@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +13,7 @@ sys.path[:0] = [str(TESTS)]
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, files
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html
+from unit.pages.chromium import PROGRAM, Browser
 from unit.report import runs
 
 SIZES, SHOWN = (200, 2000), 1000
@@ -24,13 +22,7 @@ PROMISED = {
     "promised: report.json, a node (kB)": 15.0,
     "promised: shown after (s)": 2.0,
 }
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--virtual-time-budget=20000", "--dump-dom")
-POLICY = re.compile('<meta http-equiv="Content-Security-Policy"[^>]*>')
-# Leaves in the page when its own script had run and it was painted, in milliseconds since it was asked for.
-LOOK = """<script>requestAnimationFrame(() => requestAnimationFrame(() => {
-  document.body.dataset.painted = performance.now();
-}));</script>"""
+PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 
 
 def written(nodes: int, directory: Path) -> dict[str, float]:
@@ -50,14 +42,18 @@ def written(nodes: int, directory: Path) -> dict[str, float]:
 
 def shown(nodes: int, directory: Path) -> dict[str, float]:
     """Return after how many seconds Chromium has painted a report, from when it was asked for it."""
-    if not CHROMIUM:
+    if not PROGRAM:
         return {}
     page = directory / "page.html"
-    text = html(document.build(runs.fleet(nodes), runs.CREATED))
-    page.write_text(POLICY.sub("", text).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
-    argv = [CHROMIUM, *FLAGS, f"--user-data-dir={directory / 'profile'}", page.as_uri()]
-    dom = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
-    return {f"{nodes} nodes: shown after (s)": float(re.search(r'data-painted="([^"]*)"', dom)[1]) / 1e3}
+    page.write_text(html(document.build(runs.fleet(nodes), runs.CREATED)), encoding="utf-8")
+    browser = Browser(directory / "profile")
+    try:
+        start = time.monotonic()
+        browser.open(page)
+        browser.look(PAINTED)
+        return {f"{nodes} nodes: shown after (s)": time.monotonic() - start}
+    finally:
+        browser.close()
 
 
 def main() -> None:
