@@ -14,9 +14,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import Known, of, told
-from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
+from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS, place
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import nights
 
-ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}}
+ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}, "page": {"type": "path"}}
 
 
 class ActionModule(ActionBase):
@@ -33,12 +34,18 @@ class ActionModule(ActionBase):
         _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         directory, now = Path(arguments["directory"] or REPORTS / "history"), datetime.now(timezone.utc)
         hosts: list[Known] = []
+        pictured: list[nights.HostNights] = []
         texts: list[str] = []
         try:
             for name in names:  # one after the other: a year of a large lab does not fit into memory at once
                 lines = files.read(directory, name, files.MOST_BYTES * 2)
                 hosts.append(of(name, lines, now, arguments["days"]))
-                texts += map(for_people, told(hosts[-1], lines[-hosts[-1]["proofs"] :]))
+                recent = lines[len(lines) - hosts[-1]["proofs"] :]
+                pictured.append(nights.of(hosts[-1], recent))
+                texts += map(for_people, told(hosts[-1], recent))
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal)}
+        if arguments["page"]:
+            text = nights.page(pictured, f"{now:%Y-%m-%dT%H:%M:%SZ}", arguments["days"])
+            texts.append(place(arguments["page"], text))
         return {"changed": False, "hosts": hosts, "msg": texts}

@@ -22,12 +22,16 @@ options:
     description: How far to look back.
     type: int
     default: 90
-extends_documentation_fragment: gpulab.node.attributes
+  page:
+    description:
+      - A file on the controller to which the history is written as a page, with a small picture of the verdict, the
+        hottest GPU, the slowest rate and the memory errors of each host over the nights. Unset writes none.
+      - The last of RV(msg) says where it is, or why it could not be written.
+    type: path
+extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:
-    description: Nothing is ever changed.
-  diff_mode:
-    description: Nothing is ever changed.
+    description: The file on the controller is written all the same. Nodes are never changed.
 seealso:
   - module: gpulab.node.report
 """

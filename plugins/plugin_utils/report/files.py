@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import Summary
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report
 
+OTHERS = ("plan", "history", "diagnosis")  # pages that other playbooks write beside the reports
 DATED = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 # What a report's directory has; names that begin with a dot are what an interrupted run left there.
 OURS = re.compile(r"\.?(report\.json|summary\.json|junit\.xml|report\.html|.+\.prom)(\..+)?")

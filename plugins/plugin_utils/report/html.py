@@ -14,6 +14,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.plan.model import HostTypeOption
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report, ReportedHost, SharedFinding
@@ -132,9 +134,9 @@ def html(document: Report) -> str:
     )
 
 
-def index(reports: list[Listed]) -> str:
-    """Return a page that lists reports."""
-    return render("report/index.html.j2", reports=reports)
+def index(reports: list[Listed], others: Iterable[str] = ()) -> str:
+    """Return a page that lists reports; others are pages beside it, without their suffix."""
+    return render("report/index.html.j2", reports=reports, others=others)
 
 
 def summary(document: Report) -> Summary:

@@ -56,3 +56,6 @@ def test_each_proof_adds_to_the_history_and_is_compared_with_the_last(tmp_path):
     assert "here  fail  quick" in history
     assert "2 proofs" in history
     assert "away  fail  unreachable" in history
+    assert "page: reports/history.html" in history
+    page = (tmp_path / "reports/history.html").read_text(encoding="utf-8")
+    assert page.count('<tr class="fail"') == 2

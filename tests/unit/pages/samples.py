@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.page import page as diagnosis_page
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import told
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import ReportedGpu
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document as previews
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.page import page as plan_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document as reports
+from ansible_collections.gpulab.node.plugins.plugin_utils.report import nights
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html as report_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import index, summary
 
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Diagnosis
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+
+NOW = datetime(2026, 11, 21, 2, tzinfo=timezone.utc)
 
 
 def report(number: int) -> str:
@@ -77,4 +84,45 @@ def diagnosed(number: int) -> dict[str, Diagnosis]:
     return {name: replace(document, host=name) for name, document in named.items()}
 
 
-PAGES: dict[str, Callable[[int], str]] = {"report": report, "index": reports_of, "plan": plan, "diagnosis": diagnosis}
+def history(number: int) -> str:
+    """Return the page of sixty nights of a fleet: hosts that wear out, one that nobody proves, one that is new."""
+    hosts = []
+    for at in range(1, number + 1):
+        lines = [] if at % 50 == 49 else [_night(at, night) for night in range(60) if (at + night) % 19]
+        hosts.append(nights.of(told.of(f"node{at:03d}", lines, NOW, 90), lines))
+    return nights.page(hosts, f"{NOW:%Y-%m-%dT%H:%M:%SZ}", 90)
+
+
+def _night(at: int, night: int) -> Line:
+    bad = at % 5 == 0 and night > 40
+    verdict = ("fail" if at % 10 else "warn") if bad else "ok"
+    gpu = dict.fromkeys(ReportedGpu.__annotations__) | {
+        "index": 0,
+        "uuid": f"GPU-{at}",
+        "model": "NVIDIA H100",
+        "temperature_celsius": 40 + (at * 7 + night * 3) % 15,
+        "ecc_uncorrected": night - 40 if bad else 0,
+        "rates": {"bf16_tflops": 700.0 - (night * 3 if at % 10 == 0 else night % 3)},
+    }
+    finding = {"id": "ecc", "severity": verdict, "summary": "uncorrected memory errors", "gpu": None}
+    return {
+        "schema": 1,
+        "created": f"{NOW - timedelta(days=60 - night):%Y-%m-%dT01:00:00Z}",
+        "state": "verified",
+        "verdict": verdict,
+        "level": "standard",
+        "simulated": None,
+        "gpus": [gpu],
+        "rates": {},
+        "checks": {"ecc": verdict},
+        "findings": [finding] if bad else [],
+    }
+
+
+PAGES: dict[str, Callable[[int], str]] = {
+    "report": report,
+    "index": reports_of,
+    "plan": plan,
+    "diagnosis": diagnosis,
+    "history": history,
+}

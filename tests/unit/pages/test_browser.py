@@ -20,10 +20,17 @@ FIRST = {
     "report": (".tiles", "nav", ".finding.fail", "table.matrix", "table.inventory"),
     "plan": (".tiles", "nav", ".finding.fail", ".finding.info", ".finding.ok", "table.inventory"),
     "diagnosis": ("nav", ".finding.fail", ".finding.warn", ".finding.ok", "table.inventory"),
+    "history": (".tiles", "nav", "tr.fail", "tr.warn", "tr.unknown", ".fold"),
     "index": ("h1", "table.inventory"),
 }
 # Sheets of paper for so many nodes, at most.
-SHEETS = {"report": {2: 10, 200: 30}, "plan": {2: 4, 200: 8}, "diagnosis": {1: 1, 200: 20}, "index": {2: 1, 100: 12}}
+SHEETS = {
+    "report": {2: 10, 200: 30},
+    "plan": {2: 4, 200: 8},
+    "diagnosis": {1: 1, 200: 20},
+    "history": {2: 1, 200: 5},
+    "index": {2: 1, 100: 12},
+}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +102,7 @@ def test_page_is_printed_on_few_sheets(name, show):
         assert 0 < show(samples.PAGES[name](number)).pages() <= most, number
 
 
-@pytest.mark.parametrize("name", ["report", "plan", "diagnosis"])
+@pytest.mark.parametrize("name", ["report", "plan", "diagnosis", "history"])
 def test_filters_are_reached_one_after_the_other_by_the_keyboard(name, show):
     window = show(samples.PAGES[name](60))
     for control in window.look("every('nav input').map(one => one.id)"):
@@ -111,6 +118,23 @@ def test_a_severity_is_hidden_by_the_keyboard(name, show):
     window.press("Tab")
     window.press(" ")
     assert window.look("shown('.finding.fail').length") == 0
+
+
+def test_each_night_of_the_history_is_seen_on_a_phone_without_a_script(show):
+    """A state is a bar's height, so nobody needs its colour; a date and a verdict are whole."""
+    window = show(samples.history(60).replace("<script>", "<script type=none>"), width=400)
+    row = "every('tr.fail')[0]"
+    assert window.look(f"{row}.innerText.includes('2026-11-20 01:00:00 UTC') && {row}.innerText.includes('✗ not fit')")
+    cells = f"every('td', {row}).map(cell => cell.scrollWidth - cell.clientWidth)"
+    assert max(window.look(cells)) <= 0
+    assert window.look(f"every('svg', {row}).map(one => one.getAttribute('aria-label').split(':')[0])") == [
+        "nights",
+        "hottest GPU",
+        "slowest rate",
+        "memory errors",
+    ]
+    bars = f"every('path', {row}.querySelector('svg')).map(one => [one.getAttribute('class'), one.getBBox().height])"
+    assert window.look(bars) == [["ok", 5], ["fail", 20]]
 
 
 def test_long_lines_of_a_pasted_text_stay_within_a_phone(show):

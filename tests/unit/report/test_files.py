@@ -87,11 +87,13 @@ def dated(reports):
 
 
 def test_oldest_reports_go_and_the_index_lists_the_others(reports):
+    (reports / "plan.html").touch()
     files.tidy(2)
     assert dated(reports) == ["02", "03"]
     page = (reports / "index.html").read_text(encoding="utf-8")
     assert [page.count(f"T0{hour}0000Z/report.html") for hour in range(4)] == [0, 0, 1, 1]
     assert page.index("T030000Z") < page.index("T020000Z")
+    assert [f'href="{name}.html"' in page for name in files.OTHERS] == [True, False, False]
     files.tidy(2)
     assert dated(reports) == ["02", "03"]
 
