@@ -126,7 +126,7 @@ diagnosis-table: setup ## what the diagnosis says first to texts of public threa
 measure: setup ## how far data have types, hard functions, long files, lines; wrong keys put into the code that mypy finds
 	python3 tests/measure.py
 
-docs: setup ## write docs/settings.md, docs/errors.md, the roles' READMEs and defaults from the code
+docs: setup ## write docs/settings.md, docs/errors.md, the roles' READMEs and defaults from the code, and README's picture
 	python3 tests/documents.py
 
 site: ## build one site of all documents, modules and roles into .site/html

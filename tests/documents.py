@@ -15,6 +15,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 import conftest  # noqa: F401  it makes this checkout importable as a collection
 import layout
+import pictures
 import role_lists
 import schemas
 import settings_schemas
@@ -616,6 +617,7 @@ def main() -> None:
     for path, text in documents().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    pictures.refresh()
 
 
 if __name__ == "__main__":

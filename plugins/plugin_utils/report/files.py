@@ -25,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import htm
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import Summary
+    from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import Listed, Summary
     from ansible_collections.gpulab.node.plugins.plugin_utils.report.model import Report
 
 OTHERS = ("plan", "history", "diagnosis")  # pages that other playbooks write beside the reports
@@ -93,9 +93,9 @@ def tidy(kept: int | None) -> None:
             for path in dated[max(kept, 1) :] if kept is not None else ():
                 _remove(path)
             left = [path for path in dated if (path / "report.html").is_file()]
-            page.write(
-                REPORTS / "index.html", index([{"place": path.name, "summary": _summary(path)} for path in left])
-            )
+            others = [name for name in OTHERS if (REPORTS / f"{name}.html").is_file()]
+            listed: list[Listed] = [{"place": path.name, "summary": _summary(path)} for path in left]
+            page.write(REPORTS / "index.html", index(listed, others))
     except OSError as error:
         raise refuse("V003", path=REPORTS, detail=error.strerror) from error
 

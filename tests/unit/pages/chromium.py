@@ -24,6 +24,7 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
     "--hide-scrollbars",
+    "--disable-partial-raster",  # else the same page is not the same picture twice
     "--remote-debugging-pipe",
 )
 # What every test reads of a page: the library of looks that a script may use.
@@ -98,7 +99,7 @@ class Browser:
 
     def close(self) -> None:
         """End it."""
-        self._process.kill()
+        self.ask("Browser.close")
         self._process.wait()
         self._to.close()
         self._from.close()
