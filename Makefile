@@ -14,6 +14,9 @@ TEST_PROGRAMS += /usr/lib/grub/i386-pc/boot_hybrid.img:grub-pc-bin /usr/lib/shim
                  /usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed:grub-efi-amd64-signed
 endif
 LAB := ansible-playbook -i .lab/inventory
+LAB_IMAGES = $(shell awk '$$1 == "release:" { release = $$2 } $$1 == "gpu:" { print release "/" $$2 }' lab/nodes.yml)
+TIMELINE := .lab/timeline
+TIMED := LAB_TIMELINE=$(TIMELINE) ANSIBLE_CALLBACK_PLUGINS=lab/callback_plugins ANSIBLE_CALLBACKS_ENABLED=gpulab.node.report,timeline
 LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the stand-in for a repository
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
 
@@ -31,13 +34,15 @@ test-setup: ## install what the tests need beside that
 	@lab/setup.sh $(TEST_PROGRAMS)
 
 lab: lab-up ## start two nodes with simulated GPUs and run site.yml on them over SSH
-	@$(LAB) site.yml -l gpu-nodes
+	@$(TIMED) $(LAB) site.yml -l gpu-nodes
+	@echo "Where the time went:" && LAB_TIMELINE=$(TIMELINE) lab/timeline.sh
 	@echo "The report: $(CURDIR)/reports/latest/report.html"
 
 lab-up: ## start the lab's nodes only
-	@lab/setup.sh $(LAB_PROGRAMS)
-	@ANSIBLE_DISPLAY_OK_HOSTS=false ansible-playbook -i localhost, lab/up.yml -e @lab/nodes.yml
-	@ANSIBLE_DISPLAY_OK_HOSTS=false $(LAB) lab/software.yml
+	@mkdir -p .lab && rm -f $(TIMELINE)
+	@REQUIREMENTS=run IMAGES="$(LAB_IMAGES)" LAB_TIMELINE=$(TIMELINE) lab/timeline.sh set-up lab/setup.sh $(LAB_PROGRAMS)
+	@ANSIBLE_DISPLAY_OK_HOSTS=false $(TIMED) ansible-playbook -i localhost, lab/up.yml -e @lab/nodes.yml
+	@ANSIBLE_DISPLAY_OK_HOSTS=false $(TIMED) $(LAB) lab/software.yml
 
 lab-down: setup ## remove the lab's nodes, network and keys
 	@ansible-playbook -i localhost, lab/down.yml

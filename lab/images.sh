@@ -36,7 +36,7 @@ base_image() {  # release
         docker tag "debian:$1" "gpulab-base:$1"
     else
         printf 'images: no registry answers: making gpulab-base:%s with mmdebstrap\n' "$1" >&2
-        mmdebstrap --quiet --variant=minbase --include=ca-certificates "$1" - |
+        mmdebstrap --quiet --dpkgopt=force-unsafe-io --variant=minbase --include=ca-certificates "$1" - |
             docker import - "gpulab-base:$1" >/dev/null
     fi
 }
@@ -84,7 +84,11 @@ for release in $releases; do
 done
 for pid in $pids; do wait "$pid"; done
 for node in "$@"; do
-    stands_in "${node%/*}" && stand_in_image "${node%/*}" "$(tag_of "${node%/*}/none")"
-    [ "${node#*/}" = none ] || gpu_image "$(tag_of "${node%/*}/none")" "${node#*/}" "$(tag_of "$node")"
+    ! stands_in "${node%/*}" || stand_in_image "${node%/*}" "$(tag_of "${node%/*}/none")"
 done
+pids=
+for node in $(printf '%s\n' "$@" | grep -v '/none$' | sort -u); do
+    gpu_image "$(tag_of "${node%/*}/none")" "${node#*/}" "$(tag_of "$node")" & pids="$pids $!"
+done
+for pid in $pids; do wait "$pid"; done
 for node in "$@"; do tag_of "$node"; done

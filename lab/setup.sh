@@ -1,6 +1,8 @@
 #!/bin/sh
-# Set up all that the lab and the tests need on this machine: programs, the Python environment, a container engine.
-# Arguments are further program:package or file:package pairs, in Debian's names. Idempotent; on Debian and Ubuntu as root it installs what is missing, elsewhere it says what to install.
+# Set up all that the lab and the tests need on this machine: programs, a container engine, the Python environment.
+# Arguments are further program:package or file:package pairs, in Debian's names. REQUIREMENTS=run makes an environment for the
+# lab alone, where there is none for the tests yet; IMAGES are node images to make beside it (see images.sh). Idempotent; on
+# Debian and Ubuntu as root it installs what is missing, elsewhere it says what to install.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,18 +29,6 @@ if [ -n "${missing% }" ]; then
     DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $missing >/dev/null
 fi
 
-# The Python environment: pinned and hash-checked; made again when the pins or the interpreter change.
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
-    die "ansible-core 2.19 needs Python 3.11 to 3.13 on the controller; set PYTHON=/path/to/python3.12"
-stamp=$({ cat requirements/dev.txt; "$python" --version; pwd; } | sha256sum | cut -d' ' -f1)
-if [ "$(cat .venv/stamp 2>/dev/null || :)" != "$stamp" ]; then
-    say "making .venv from requirements/dev.txt"
-    rm -rf .venv
-    "$python" -m venv .venv
-    .venv/bin/pip install --quiet --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
-    printf '%s\n' "$stamp" > .venv/stamp
-fi
-
 # A container engine that answers.
 if ! docker info >/dev/null 2>&1; then
     [ "$(id -u)" = 0 ] || die "no container engine answers: start it (sudo systemctl start docker) and join the group docker"
@@ -56,4 +46,19 @@ if ! docker info >/dev/null 2>&1; then
         [ "$tries" -lt 60 ] || die "the container engine does not answer; its log: /var/log/dockerd.log"
         sleep 1
     done
+fi
+
+# The Python environment: pinned and hash-checked; made again when the pins or the interpreter change.
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
+    die "ansible-core 2.19 needs Python 3.11 to 3.13 on the controller; set PYTHON=/path/to/python3.12"
+stamp() { { cat "requirements/$1.txt"; "$python" --version; pwd; } | sha256sum | cut -d' ' -f1; }
+wanted=${REQUIREMENTS:-dev} made=$(cat .venv/stamp 2>/dev/null || :)
+if [ "$made" != "$(stamp "$wanted")" ] && [ "$made" != "$(stamp dev)" ]; then
+    say "making .venv from requirements/$wanted.txt"
+    # shellcheck disable=SC2086  # what makes the nodes waits for these, and says what went wrong
+    [ -z "${IMAGES:-}" ] || lab/images.sh $IMAGES >/dev/null 2>&1 &
+    rm -rf .venv
+    "$python" -m venv .venv
+    .venv/bin/pip install --quiet --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
+    stamp "$wanted" > .venv/stamp
 fi

@@ -63,3 +63,24 @@ def test_what_a_node_of_the_lab_downloads_outlives_the_lab_and_its_hosts_a_boot(
     assert "volume create --label gpulab lab-one-archives" in log
     assert (tmp_path / "hosts.lab-one").read_text(encoding="utf-8") == "127.0.0.1 localhost\n172.30.1.10 one\n"
     assert any(f"--volume {tmp_path}/hosts.lab-one:/etc/hosts" in line for line in log)
+
+
+def test_a_lab_says_where_its_time_went(tmp_path):
+    """Each phase that took five seconds, from the first one on, and what the nodes compiled beside it."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1" = ps ] && echo one || echo "110 150 beside it, one compiles the driver"\n')
+    docker.chmod(0o755)
+    timeline = tmp_path / "timeline"
+    timeline.write_text("107 111 base\n111 175 nvidia_driver\n", encoding="utf-8")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LAB_TIMELINE": str(timeline)}
+    program = ["sh", ROOT / "lab/timeline.sh"]
+    subprocess.run([*program, "set-up", "true"], env=environment, check=True)
+    assert timeline.read_text(encoding="utf-8").endswith(" set-up\n")
+    timeline.write_text("100 107 set-up\n107 111 base\n111 175 nvidia_driver\n", encoding="utf-8")
+    said = subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout
+    assert [" ".join(line.split()) for line in said.splitlines()] == [
+        "0 s to 7 s 7 s set-up",
+        "10 s to 50 s 40 s beside it, one compiles the driver",
+        "11 s to 75 s 64 s nvidia_driver",
+        "make lab took 1 min 15 s",
+    ]
