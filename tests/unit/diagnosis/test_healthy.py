@@ -5,10 +5,17 @@ from dataclasses import asdict
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
+from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Result
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import MachineNow
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import diagnose, known
-from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import ALL, RULES, SYMPTOMS
+from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
+    ALL,
+    RULES,
+    SYMPTOMS,
+    as_record,
+    listed,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -72,3 +79,12 @@ def test_missing_facts_end_no_diagnosis(removed, data):
     record.update(environment={}, libraries=[], sites=[], arguments="", executable=None, waits=None)
     found["processes"].append({**record, "pid": 1})
     diagnose.findings(cases.case(facts, found))
+
+
+def test_a_check_that_measures_nothing_gives_no_share_and_expects_nothing():
+    result = Result("warn", "branch 535 no longer gets security fixes", observed="535.309.01", id="driver-security")
+    (finding,) = known.checks([result], ALL)
+    said = "\n".join(listed([as_record(finding)]))
+    assert "seen: observed 535.309.01\n" in said
+    assert "None" not in said
+    assert "costs" not in said
