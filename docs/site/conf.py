@@ -12,5 +12,6 @@ suppress_warnings = [
     "myst.header",
 ]
 myst_heading_anchors = 4
+smartquotes = False  # -- of an option stays two hyphens, for whoever copies it
 html_theme = "furo"
 html_title = "gpulab"
