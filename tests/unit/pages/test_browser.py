@@ -25,7 +25,7 @@ FIRST = {
 }
 # Sheets of paper for so many nodes, at most.
 SHEETS = {
-    "report": {2: 10, 200: 30},
+    "report": {2: 10, 200: 15},
     "plan": {2: 4, 200: 8},
     "diagnosis": {1: 1, 200: 20},
     "history": {2: 1, 200: 5},
