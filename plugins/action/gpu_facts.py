@@ -29,7 +29,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import i
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import SshAddress, explain
-from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known, leaves
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
 DEFAULTS = {name: option.get("default") for name, option in program.ARGUMENTS.items()}
@@ -48,6 +48,7 @@ class ActionModule(NormalAction):
             if unknown := inventory_check.unknown(given, options.load()):
                 return failure(unknown)
         args["kernel_values"] = self._kernel_values(variables)
+        args["own_paths"] = leaves.exact() if self._task.check_mode else []
         self._task.args = args
         if not self._task.check_mode:
             self._task.args = {**args, "work": args.get("work", GO_ON), "run": this_run(os.getppid())}
@@ -141,5 +142,7 @@ def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:
     if why:
         return failure([why])
     known = {"gpulab": told["gpulab"], "gpulab_check_mode": told.get("gpulab_check_mode") is True}
+    missing = told.get("gpulab_missing")
+    known["gpulab_missing"] = [path for path in missing if isinstance(path, str)] if isinstance(missing, list) else []
     known["gpulab_software_trial"] = told.get("gpulab_software_trial")  # who takes it looks at its form
     return {**result, "ansible_facts": known}

@@ -42,6 +42,13 @@ options:
     type: list
     elements: str
     default: []
+  own_paths:
+    description: >-
+      Files and directories of gpulab's own, of which a preview has to know whether they are there. The action plugin
+      sets it. Leave it out.
+    type: list
+    elements: str
+    default: []
   dead:
     description: A run that is known to have ended. The action plugin sets it. Leave it out.
     type: dict
@@ -101,6 +108,12 @@ ansible_facts:
       returned: always
       type: bool
       sample: false
+    gpulab_missing:
+      description: Those of O(own_paths) that are not there. In check mode, nobody asks for them again.
+      returned: always
+      type: list
+      elements: str
+      sample: [/etc/modprobe.d/gpulab-nouveau.conf]
     gpulab_software_trial:
       description: The last trial of M(gpulab.node.software_proof) in which nothing failed, where nothing that it
         depends on has changed since.

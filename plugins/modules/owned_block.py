@@ -49,21 +49,13 @@ changes:
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_block
-from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def main() -> None:
     """Read, merge, write."""
-    module = Module(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "owner": {"type": "str", "required": True},
-            "content": {"type": "str", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = Module(argument_spec=owned_block.ARGUMENTS, supports_check_mode=True)
     path = Path(module.params["path"])
     try:
         before = files.own_text(path)
@@ -74,11 +66,7 @@ def main() -> None:
         mode = path.stat().st_mode & 0o7777 if before is not None else 0o644
         files.put(module, path, after, mode)
     evidence.note(module, block=[f"{path}#{module.params['owner']}"])
-    module.exit_json(
-        changed=before != after,
-        changes=of_files({str(path): after} if before != after else {}),
-        diff=[files.diff(str(path), before, after)],
-    )
+    module.exit_json(**owned_block.outcome(str(path), before, after))
 
 
 if __name__ == "__main__":

@@ -66,21 +66,13 @@ refusal:
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, owned_files, programs
-from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 
 def main() -> None:
     """Read, plan, write."""
-    module = Module(
-        argument_spec={
-            "owner": {"type": "str", "required": True},
-            "files": {"type": "dict", "required": True},
-            "private": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = Module(argument_spec=owned_files.ARGUMENTS, supports_check_mode=True)
     wanted, private = module.params["files"], module.params["private"]
     try:
         current = {
@@ -96,12 +88,7 @@ def main() -> None:
             write(module, step)
         programs.compile_own(wanted)
     evidence.note(module, file=wanted)
-    module.exit_json(
-        changed=bool(steps),
-        changes=of_files({step.path: step.after for step in steps}),
-        paths=[step.path for step in steps],
-        diff=[files.diff(step.path, step.before, step.after) for step in steps],
-    )
+    module.exit_json(**owned_files.outcome(steps))
 
 
 def write(module: Module, step: owned_files.FileStep) -> None:

@@ -83,27 +83,12 @@ from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import unit_states
-from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.system import units
 
 
 def main() -> None:
     """Read, plan, carry out."""
-    module = AnsibleModule(
-        argument_spec={
-            "names": {"type": "list", "elements": "str", "required": True},
-            "state": {
-                "type": "str",
-                "choices": ["unchanged", "started", "stopped", "restarted"],
-                "default": "unchanged",
-            },
-            "enabled": {"type": "bool"},
-            "unmask": {"type": "bool", "default": False},
-            "wait": {"type": "bool", "default": True},
-            "changed_files": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=units.ARGUMENTS, supports_check_mode=True)
     params, names = module.params, list(dict.fromkeys(module.params["names"]))
     wanted = units.Wanted(params["state"], params["enabled"], params["unmask"], params["changed_files"])
     known = look(module, names)
@@ -113,12 +98,7 @@ def main() -> None:
     steps = units.plan(names, known, wanted)
     for step in () if module.check_mode else steps:
         carry_out(module, step)
-    module.exit_json(
-        changed=bool(steps),
-        changes=changes(**units.shown(steps, enabled=wanted.enabled)),
-        steps=[step._asdict() for step in steps],
-        missing=missing,
-    )
+    module.exit_json(**units.outcome(steps, missing, wanted.enabled))
 
 
 def look(module: AnsibleModule, names: list[str]) -> dict[str, unit_states.Unit]:

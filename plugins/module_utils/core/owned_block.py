@@ -8,8 +8,19 @@ No marker holds a "=": NCCL before 2.24 takes a line of its file with one for a 
 
 from __future__ import annotations
 
+from typing import Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
+
 BEGIN = "# Written by gpulab (role {owner}); changes made by hand from here to the end of the block are lost."
 END = "# End of what gpulab wrote (role {owner})."
+# The options of the module.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "path": {"type": "path", "required": True},
+    "owner": {"type": "str", "required": True},
+    "content": {"type": "str", "required": True},
+}
 
 
 def outside(text: str, owner: str) -> str:
@@ -49,3 +60,12 @@ def merged(text: str | None, content: str, owner: str, *, first: bool = False) -
     if others and not others.endswith("\n"):
         others += "\n"
     return others + block
+
+
+def outcome(path: str, before: str | None, after: str | None) -> dict[str, Any]:
+    """Return the result of the module, by the texts of the file; None for no file."""
+    return {
+        "changed": before != after,
+        "changes": of_files({path: after} if before != after else {}),
+        "diff": [files.diff(path, before, after)],
+    }

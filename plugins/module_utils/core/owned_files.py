@@ -9,8 +9,10 @@ Every such file starts with a marker line. A file at the same path without the m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.node import refuse
 
 if TYPE_CHECKING:
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 MARKER = "# Written by gpulab"
 PROGRAM = "#!"
 PRIVATE = 0o600  # the mode of a file with a secret
+# The options of the module.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "owner": {"type": "str", "required": True},
+    "files": {"type": "dict", "required": True},
+    "private": {"type": "list", "elements": "path", "default": []},
+}
 
 
 @dataclass(frozen=True)
@@ -73,3 +81,13 @@ def plan(
             raise refuse("H020", path=path)
         steps.append(FileStep(path, before, after, mode(after or "", private=path in private)))
     return steps
+
+
+def outcome(steps: list[FileStep]) -> dict[str, Any]:
+    """Return the result of the module: what changes, or would change in check mode."""
+    return {
+        "changed": bool(steps),
+        "changes": of_files({step.path: step.after for step in steps}),
+        "paths": [step.path for step in steps],
+        "diff": [files.diff(step.path, step.before, step.after) for step in steps],
+    }

@@ -9,13 +9,16 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
 STATE, PROGRAMS, TOOLKITS = "/var/lib/gpulab", "/opt", "/usr/local"
 STEPS, TOOLKIT, WORK = f"{STATE}/steps", "cuda-*/gpulab.json", ".gpulab-cuda"
 WALKED = ("/etc", "/usr/local/share/jupyter/kernels")
 # Files of others in which gpulab keeps a block, or sets lines aside; and those that may be gpulab's under another name.
-READ = ("/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
+READ = ("/etc/fstab", "/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
 NAME = "gpulab"
 
 
@@ -41,3 +44,12 @@ def read(node: Node) -> list[str]:
         return NAME in path or (path.startswith(READ) and NAME in node.text(path))
 
     return sorted(filter(is_own, [*walked, *state, *toolkits, *programs]))
+
+
+def missing(node: Node, paths: Iterable[str]) -> list[str]:
+    """Return those of these paths at which nothing is, not even a link that leads nowhere, and which could be made."""
+    return [path for path in paths if not os.path.lexists(node.path(path)) and _can_be_made(node.path(path))]
+
+
+def _can_be_made(path: Path) -> bool:
+    return next(parent for parent in path.parents if os.path.lexists(parent)).is_dir()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 UNITS = (
     "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", "docker.service",
     "containerd.service", "irqbalance.service", "tuned.service", "display-manager.service", "nvidia-gridd.service",
+    "prometheus-node-exporter.service", "nvidia-dcgm-exporter.service",
 )  # fmt: skip
 _ASKED = ("names", "load_state", "active_state", "sub_state", "file_state")
 

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
+from ansible_collections.gpulab.node.plugins.module_utils.facts import own_files
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
 from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 from ansible_collections.gpulab.node.plugins.module_utils.receipts import trial
@@ -52,4 +53,5 @@ def _found(asked: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
         receipts.seal(facts)
     facts = plain_values({**facts, "receipts": receipts.facts(facts)})
     holds = last and watch and watch.digest(trial.of_facts(facts)) == last.watched
-    return {"gpulab": facts, **({"gpulab_software_trial": asdict(last)} if last and holds else {})}
+    trials = {"gpulab_software_trial": asdict(last)} if last and holds else {}
+    return {"gpulab": facts, "gpulab_missing": own_files.missing(node, asked["own_paths"]), **trials}

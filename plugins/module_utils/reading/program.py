@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "run": {"type": "dict"},
     "kernel_values": {"type": "list", "elements": "str", "default": []},
+    "own_paths": {"type": "list", "elements": "str", "default": []},
     "dead": {"type": "dict"},
     "program": {"type": "str"},
 }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.unit_states import Unit
 
 UNCHANGED, STARTED, STOPPED, RESTARTED = "unchanged", "started", "stopped", "restarted"
+# The options of the module.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "names": {"type": "list", "elements": "str", "required": True},
+    "state": {"type": "str", "choices": [UNCHANGED, STARTED, STOPPED, RESTARTED], "default": UNCHANGED},
+    "enabled": {"type": "bool"},
+    "unmask": {"type": "bool", "default": False},
+    "wait": {"type": "bool", "default": True},
+    "changed_files": {"type": "list", "elements": "str", "default": []},
+}
 ASKED = ("names", "load_state", "active_state", "file_state")
 START, STOP, RESTART, ENABLE, DISABLE, UNMASK = "start", "stop", "restart", "enable", "disable", "unmask"
 _RUNS, _ENDED = ("active", "activating", "reloading"), ("inactive", "failed", "")
@@ -87,3 +98,13 @@ def shown(steps: Iterable[Step], *, enabled: bool | None) -> dict[str, list[str]
     telling = {True: (UNMASK, ENABLE, START), False: (DISABLE,), None: ()}[enabled]
     named = list(dict.fromkeys(step.unit for step in steps if step.action in telling))
     return {DISABLE if enabled is False else ENABLE: named}
+
+
+def outcome(steps: list[Step], missing: list[str], enabled: bool | None) -> dict[str, Any]:  # noqa: FBT001 - three states
+    """Return the result of the module, by its steps and the units that are not there."""
+    return {
+        "changed": bool(steps),
+        "changes": changes(**shown(steps, enabled=enabled)),
+        "steps": [step._asdict() for step in steps],
+        "missing": missing,
+    }

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SETTING = re.compile(r"\{(\w+_\w+)\}")
+_OF_RECEIPT = re.compile(r"\{file:(.+)\}")
+_PATTERN = re.compile(r"[*?[{]")
 
 
 @lru_cache(maxsize=1)
@@ -30,6 +32,12 @@ def load() -> list[dict[str, Any]]:
         for path in sorted(ROOT.glob("roles/*/meta/leaves.yml"))
         for one in yaml.load(path.read_text(encoding="utf-8"), LOADER)["leaves"]  # noqa: S506 - LOADER is safe
     ]
+
+
+def exact() -> list[str]:
+    """Return the paths that the roles declare for every node: without a pattern, a setting or somebody's home."""
+    declared = [_OF_RECEIPT.sub(r"\1", path) for one in load() for path in one["paths"]]
+    return sorted({path.rstrip("/") for path in declared if path.startswith("/") and not _PATTERN.search(path)})
 
 
 def on_host(values: Mapping[str, Any]) -> list[dict[str, Any]]:

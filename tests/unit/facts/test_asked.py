@@ -36,8 +36,9 @@ def test_a_template_that_fails_is_for_the_plan_to_tell():
     assert names("{{ x }}", fails) == []
 
 
-def test_what_is_asked_reaches_the_module(monkeypatch):
-    """The module gets the names with each of its tasks, and facts that a node has for them."""
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_is_asked_reaches_the_module(monkeypatch, check_mode):
+    """The module gets the names with each of its tasks, facts that a node has for them, and in check mode files."""
     given = {}
 
     def run(self, _tmp, _variables):
@@ -47,8 +48,9 @@ def test_what_is_asked_reaches_the_module(monkeypatch):
     monkeypatch.setattr(action.NormalAction, "run", run)
     made = action.ActionModule.__new__(action.ActionModule)
     made._templar = SimpleNamespace(template=lambda value: value)  # noqa: SLF001
-    made._task = SimpleNamespace(args={"work": "look"}, check_mode=False)  # noqa: SLF001
+    made._task = SimpleNamespace(args={"work": "look"}, check_mode=check_mode)  # noqa: SLF001
     made._connection = SimpleNamespace(is_pipelining_enabled=lambda _async: False)  # noqa: SLF001
     made.run(None, {"tuning_overrides": {"vm.swappiness": 10}, "inventory_hostname": "node1"})
     assert given["kernel_values"] == ["vm.swappiness"]
     assert given["work"] == "look"
+    assert ("/etc/nccl.conf" in given["own_paths"]) == check_mode

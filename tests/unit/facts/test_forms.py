@@ -13,6 +13,7 @@ from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModul
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
+from ansible_collections.gpulab.node.plugins.module_utils.reading import program
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts.forms import FORMS, misfits
 
 from unit import machines
@@ -153,10 +154,13 @@ def test_a_result_without_facts_is_none(facts, monkeypatch):
     assert act(facts, monkeypatch)["failed"]
 
 
-def test_only_the_modules_own_facts_enter(monkeypatch):
+@pytest.mark.parametrize(("missing", "taken"), [(["/etc/x", 7, None], ["/etc/x"]), ("/etc/x", []), (None, [])])
+def test_only_the_modules_own_facts_enter(monkeypatch, missing, taken):
     facts = nodes.healthy(MODEL)
-    result = act(facts, monkeypatch, gpulab_plan={"driver": "evil"}, gpulab_check_mode="{{ evil }}")
-    assert result["ansible_facts"] == {"gpulab": facts, "gpulab_check_mode": False, "gpulab_software_trial": None}
+    evil = {"gpulab_plan": {"driver": "evil"}, "gpulab_check_mode": "{{ evil }}", "gpulab_missing": missing}
+    result = act(facts, monkeypatch, **evil)
+    own = {"gpulab": facts, "gpulab_check_mode": False, "gpulab_missing": taken, "gpulab_software_trial": None}
+    assert result["ansible_facts"] == own
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_the_program_on_the_node_answers_where_it_can(work, way, status, answers
         assert call.startswith("/opt/python -I -c ")
         assert call.endswith(f"/{reader()}")
         assert given["check_mode"] is True
-        assert given["asked"].keys() == {"timeout", "work", "run", "kernel_values", "dead", "program"}
+        assert given["asked"].keys() == program.ARGUMENTS.keys()
         assert given["asked"]["timeout"] == 7
 
 

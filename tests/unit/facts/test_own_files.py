@@ -27,7 +27,7 @@ def test_tells_what_is_there(tree, path):
     assert own_files.read(tree.node()) == [path]
 
 
-@pytest.mark.parametrize("path", ["/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"])
+@pytest.mark.parametrize("path", ["/etc/fstab", "/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"])
 def test_tells_whose_file_holds_something_of_gpulabs(tree, path):
     """A block with one node that only the loopback leads to is one; so is a line that was set aside."""
     block = merged("", [{"name": "alone", "address": "127.0.0.1", "names": ["alone"]}], "alone").text
@@ -59,3 +59,10 @@ def test_tells_nothing_of_others(tree):
 def test_tells_nothing_of_a_virgin_node(tree):
     """Where there is no such directory, there is nothing."""
     assert own_files.read(tree.node()) == []
+
+
+def test_tells_what_is_missing_and_could_be_made(tree):
+    tree.file("/etc/gpulab/torchrun.sh", "x").link("/etc/nccl.conf", "/nowhere").file("/etc/modprobe.d", "no directory")
+    could = ["/etc/apt/apt.conf.d/90gpulab-proxy", "/usr/local/lib/gpulab-monitoring"]
+    there = ["/etc/gpulab", "/etc/gpulab/torchrun.sh", "/etc/nccl.conf", "/etc/modprobe.d/gpulab-nouveau.conf"]
+    assert own_files.missing(tree.node(), [*could, *there]) == could

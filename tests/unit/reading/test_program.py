@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[3]
 MODULE = "ansible_collections.gpulab.node.plugins.module_utils.reading"
 KEEP = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from {0} import look, program; "
 KEEP = KEEP.format(MODULE) + "program.keep(sys.argv[2], Path(sys.argv[3]))"
-ASKED = {"timeout": 1, "work": "go on", "run": None, "kernel_values": [], "dead": None, "program": None}
+ASKED = {"timeout": 1, "work": "go on", "run": None, "kernel_values": [], "own_paths": [], "dead": None}
+ASKED["program"] = None
 
 
 def keep(place, digest="digest", umask=0o022):

@@ -183,3 +183,9 @@ def is_named(path, text):
     fixed = re.split(r"[*{\[]", path)[0].rstrip("/")
     above = (str(one) for one in Path(fixed).parents if "gpulab" in one.name)
     return any(one in text for one in (fixed, *above, Path(fixed).name))
+
+
+def test_the_paths_that_a_preview_asks_for_are_names_of_files_and_directories():
+    paths = declared.exact()
+    assert {"/etc/nccl.conf", "/usr/local/lib/gpulab-monitoring", "/usr/local/bin/cuda-compat"} <= set(paths)
+    assert [path for path in paths if not re.fullmatch(r"(/[\w.@-]+)+", path)] == []
