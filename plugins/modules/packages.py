@@ -248,7 +248,7 @@ def predict(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     """Return what a simulation found, and its diff; packages that are not in the lists yet are named as such."""
     not_listed: list[str] = []
     while True:
-        plan, errors = host.predict(todo)
+        plan, downloads, errors = host.predict(todo)
         unknown = host.unknown(errors)
         missing = [wish for wish in todo.present if package_plan.split(wish)[0] in unknown]
         if not missing:
@@ -260,7 +260,7 @@ def predict(host: Apt | Dnf, todo: Wishes) -> dict[str, Any]:
     return {
         "diff": host.diff(plan, todo, tuple(not_listed)),
         "changes": package_plan.changes_of(plan, not_listed),
-        "predicted": {**asdict(plan), "not_listed": not_listed, "downloads": host.downloads(todo)},
+        "predicted": {**asdict(plan), "not_listed": not_listed, "downloads": downloads},
     }
 
 

@@ -38,6 +38,12 @@ ENVIRONMENT = {
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _ACTION = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]+)\])?(?: \((\S+))?")
+# What apt-get says before it asks: a package a line, with its versions, and a * where it is purged.
+_SECTION = re.compile(
+    r"^The following (?:NEW )?packages will be (installed|upgraded|DOWNGRADED|REMOVED):\n((?: .*\n)+)", re.MULTILINE
+)
+_LINE = re.compile(r"^ +([^\s*]+)\*? \((\S+)(?: => (\S+))?\)$", re.MULTILINE)
+_WITH_VERSIONS = ("APT::Get::Show-Versions=true", "APT::Output-Version=0")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
 _KERNEL = re.compile(r"linux-image-|linux-modules-(?:extra-)?\d")
 # apt-get writes its caches and the input of its planner even when it only simulates.
@@ -132,6 +138,7 @@ def install_command(  # noqa: PLR0913
         "--quiet",
         *([simulate] if simulate else []),
         *([f"--option={option}" for option in _WRITE_NOTHING] if simulate and not writes_caches else []),
+        *([f"--option={option}" for option in _WITH_VERSIONS] if simulate else []),
         *downgrade,
         *held,
         *purge,
@@ -284,6 +291,20 @@ def parse_plan(report: str) -> Plan:
             plan.change[name] = (before, after)
         else:
             plan.install[name] = after
+    return plan
+
+
+def parse_listing(report: str) -> Plan:
+    """Read the output of apt-get --print-uris, which names the packages before their files."""
+    plan = Plan()
+    for what, lines in _SECTION.findall(report):
+        for name, version, after in _LINE.findall(lines):
+            if what == "REMOVED":
+                plan.remove[name] = version
+            elif after:
+                plan.change[name] = (version, after)
+            else:
+                plan.install[name] = version
     return plan
 
 

@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages import apt, a
 from ansible_collections.gpulab.node.plugins.module_utils.packages import plan as package_plan
 from ansible_collections.gpulab.node.plugins.module_utils.packages.former import Change, FormerDebs
 from ansible_collections.gpulab.node.plugins.module_utils.packages.host import PackageHost, newest_change
+from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.installed_packages import Deb
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
-    from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes
+    from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 
 LISTS = Path("/var/lib/apt/lists")
 UPDATED = Path(apt.UPDATED)
@@ -102,12 +103,20 @@ class Apt(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
-    def predict(self, todo: Wishes) -> tuple[Plan, str]:
-        """Return what apt-get would do where nothing pins another version any more, and its errors."""
-        rc, out, err = self._predict(todo, "--simulate")
-        plan = apt.parse_plan(out)
+    def predict(self, todo: Wishes) -> tuple[Plan, dict[str, int], str]:
+        """Return what apt-get would do where nothing pins another version any more, what it loads, and its errors.
+
+        It is asked once, for it reads all lists each time; where no package is to change, not at all.
+        """
+        if not todo.of_packages():
+            return Plan(), {}, ""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(_preferences(self._last(), self._beside(), apt.pins(self._wishes)))
+            file.flush()
+            rc, out, err = self._call(self._install(todo, file.name, "--print-uris"))
+        plan = apt.parse_listing(out)
         self._check_stays(plan)
-        return plan, (out + err if rc else "")
+        return plan, apt.parse_downloads(out), (out + err if rc else "")
 
     def unknown(self, errors: str) -> set[str]:
         """Return the names that the package lists do not have, from the errors of a simulation."""
@@ -115,11 +124,7 @@ class Apt(PackageHost):
 
     def refusal(self, errors: str) -> Refusal:
         """Return why a simulation failed."""
-        return apt_failure.classify(errors, "apt-get --simulate")
-
-    def downloads(self, todo: Wishes) -> dict[str, int]:
-        """Return the bytes of each package file that the predicted transaction would download."""
-        return apt.parse_downloads(self._predict(todo, "--print-uris")[1])
+        return apt_failure.classify(errors, "apt-get --print-uris")
 
     def diff(self, plan: Plan, todo: Wishes, not_listed: tuple[str, ...] = ()) -> dict[str, str]:
         """Return what changes, for people; what a glob holds as soon as it is there is told, too."""
@@ -260,14 +265,8 @@ class Apt(PackageHost):
         """Return the packages to be present of which APT would install a newer version, where it is to upgrade them."""
         if not self._upgrade:
             return []
-        plan, _errors = self.predict(replace(self._wishes, absent=(), retire=()))
+        plan, _loaded, _errors = self.predict(replace(self._wishes, absent=(), retire=()))
         return [wish for wish in self._wishes.present if wish in plan.change]
-
-    def _predict(self, todo: Wishes, simulate: str) -> tuple[int, str, str]:
-        with tempfile.NamedTemporaryFile("w") as file:
-            file.write(_preferences(self._last(), self._beside(), apt.pins(self._wishes)))
-            file.flush()
-            return self._call(self._install(todo, file.name, simulate))
 
     def _keep_preferences(self) -> str:
         """Return the file with the preferences of the transaction, which will read it; empty for the node's own."""

@@ -63,10 +63,10 @@ class Dnf(PackageHost):
         fresh = updated > changed and time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()
 
-    def predict(self, todo: Wishes) -> tuple[Plan, str]:
-        """Return what dnf would do, and its errors (empty when it could)."""
+    def predict(self, todo: Wishes) -> tuple[Plan, dict[str, int], str]:
+        """Return what dnf would do, the bytes of each file that it would load, and its errors (empty when it could)."""
         answer = self._solve(todo)
-        return answer.plan, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])
+        return answer.plan, answer.download, "\n".join([*_unmatched(answer), *answer.problem.splitlines()])
 
     def unknown(self, errors: str) -> set[str]:
         """Return the names that the metadata do not have, from the errors of a simulation."""
@@ -81,10 +81,6 @@ class Dnf(PackageHost):
         """Return what changes, for people; what is held as soon as it is there is told, too."""
         coming = [name for name in (*plan.install, *plan.change) if package_plan.matches(name, self._wishes.hold)]
         return package_plan.diff(plan, replace(todo, hold=tuple(dict.fromkeys([*todo.hold, *coming]))), not_listed)
-
-    def downloads(self, todo: Wishes) -> dict[str, int]:
-        """Return the bytes of each package file that the transaction would download."""
-        return self._solve(todo).download
 
     def prepare(self) -> dict[str, Any]:
         """Check that the transaction can be done, record it, and return it: argv, diff, new, retired, keep.

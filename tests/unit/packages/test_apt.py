@@ -35,6 +35,31 @@ After this operation, 1,391 MB of additional disk space will be used.
 'http://mirror.example/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 53128 SHA256:aa
 'http://mirror.example/libncurses6_6.4-4_amd64.deb' libncurses6_6.4-4_amd64.deb 103000 MD5Sum:bb
 """
+LISTING = """\
+Reading package lists...
+Package 'cron' is not installed, so not removed
+The following packages were automatically installed and are no longer required:
+   libbpf1 (1:1.1.2-0+deb12u1)
+Use 'apt autoremove' to remove them.
+The following additional packages will be installed:
+   libpam0g (1.5.2-6+deb12u3)
+Suggested packages:
+   libpam-doc (1.5.2-6+deb12u3)
+The following packages will be REMOVED:
+   iproute2* (6.1.0-3)
+   libc6:i386 (2.36-9)
+The following NEW packages will be installed:
+   tini (0.19.0-1+b3)
+   dpkg-dev (1.21.23)
+The following held packages will be changed:
+   libpam0g (1.5.2-6+deb12u2 => 1.5.2-6+deb12u3)
+The following packages will be upgraded:
+   libpam0g (1.5.2-6+deb12u2 => 1.5.2-6+deb12u3)
+The following packages will be DOWNGRADED:
+   tzdata (2025b => 2024a)
+4 upgraded, 1 newly installed, 1 to remove and 0 not upgraded.
+'http://deb.debian.org/tini_0.19.0-1%2bb3_amd64.deb' tini_0.19.0-1+b3_amd64.deb 267204 MD5Sum:319
+"""
 
 
 @pytest.fixture
@@ -169,6 +194,16 @@ def test_one_command_does_it_all():
     assert not any(word.startswith("--allow") for word in command)
 
 
+def test_one_call_tells_what_changes_and_what_is_loaded():
+    assert apt.parse_listing(LISTING) == Plan(
+        install={"tini": "0.19.0-1+b3", "dpkg-dev": "1.21.23"},
+        change={"libpam0g": ("1.5.2-6+deb12u2", "1.5.2-6+deb12u3"), "tzdata": ("2025b", "2024a")},
+        remove={"iproute2": "6.1.0-3", "libc6:i386": "2.36-9"},
+    )
+    assert apt.parse_downloads(LISTING) == {"tini_0.19.0-1+b3_amd64.deb": 267204}
+    assert apt.parse_listing("E: Unable to locate package tini\n") == Plan()
+
+
 @pytest.mark.parametrize("simulate", ["--simulate", "--print-uris"])
 def test_a_simulation_writes_neither_caches_nor_logs(simulate):
     silent = {f"--option=Dir::{name}=" for name in ("Cache::pkgcache", "Cache::srcpkgcache", "Log::Planner")}
@@ -176,6 +211,7 @@ def test_a_simulation_writes_neither_caches_nor_logs(simulate):
     options = {"recommends": False, "lock_timeout": 7, "changes_held": False}
     assert silent <= set(apt.install_command(wishes, **options, simulate=simulate))
     assert not silent & set(apt.install_command(wishes, **options))
+    assert "--option=APT::Get::Show-Versions=true" in apt.install_command(wishes, **options, simulate=simulate)
     assert not silent & set(apt.install_command(wishes, **options, simulate=simulate, writes_caches=True))
 
 

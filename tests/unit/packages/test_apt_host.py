@@ -24,6 +24,16 @@ ROW = "{}\tamd64\t1\t{}\t{}\t\n"
 URIS = "After this operation, {} of additional disk space will be used.\n'http://m/x' x.deb {} SHA256:aa\n"
 
 
+def listing(simulation):
+    """Return what apt-get lists before it asks, of the packages that come and change in a simulation."""
+    plan = apt.parse_plan(simulation)
+    sections = {
+        "NEW packages will be installed": [f"   {name} ({version})\n" for name, version in plan.install.items()],
+        "packages will be upgraded": [f"   {name} ({old} => {new})\n" for name, (old, new) in plan.change.items()],
+    }
+    return "".join(f"The following {title}:\n{''.join(lines)}" for title, lines in sections.items() if lines)
+
+
 class Node:
     """Answers dpkg and apt-get; keeps what was called."""
 
@@ -48,7 +58,7 @@ class Node:
             played = self.simulation_rc, self.simulation, self.errors
             return self.autoremove(argv) if "--auto-remove" in argv else played
         answers = {
-            "--print-uris": (0, self.uris, ""),
+            "--print-uris": (0, listing(self.simulation) + self.uris, ""),
             "madison": (0, f"{argv[-1]} | 2.5-1+a | m\n{argv[-1]} | 2.4-1+b | m\n", ""),
             "--no-act": (self.no_act_rc, "", ""),
             "--property=ActiveState": (0, self.unit, ""),
@@ -190,14 +200,20 @@ def test_what_is_to_come_last_does_so_until_the_transaction_has_run(driver, node
 
 def test_only_what_comes_right_before_a_transaction_writes_caches(driver, node):
     def writes():
-        calls = [call for call in node.called if "--simulate" in call]
+        calls = [call for call in node.called if {"--simulate", "--print-uris"}.intersection(call)]
         node.called.clear()
         return ["--option=Dir::Cache::pkgcache=" not in call for call in calls]
 
     driver.prepare()
-    assert writes() == [True]
+    assert writes() == [True, True]
     driver.predict(driver.todo())
-    assert writes() == [False]
+    assert writes() == [False]  # and it is one call
+
+
+def test_where_only_holds_change_nothing_is_simulated(driver, node):
+    node.called.clear()
+    assert driver.predict(Wishes(hold=("x",))) == (apt.Plan(), {}, "")
+    assert node.called == []
 
 
 def test_preferences_are_the_nodes_where_nobody_has_what_comes_last(driver, host):

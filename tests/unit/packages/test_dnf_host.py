@@ -64,7 +64,7 @@ def refused(call):
 
 def test_the_solver_is_asked_under_the_python_of_dnf(node):
     node.answer = {**NOTHING, "rows": [NEW]}
-    plan, errors = node.dnf(present=("dkms",)).predict(Wishes(present=("dkms",)))
+    plan, _loaded, errors = node.dnf(present=("dkms",)).predict(Wishes(present=("dkms",)))
     assert (plan.install, errors) == ({"dkms": "3.2-1"}, "")
     assert node.ran[-1][0] == "/usr/libexec/platform-python"
     assert json.loads(node.ran[-1][-1])["install"] == ["dkms"]
@@ -73,7 +73,7 @@ def test_the_solver_is_asked_under_the_python_of_dnf(node):
 def test_what_the_metadata_lack_is_named(node):
     node.answer = {**NOTHING, "unknown": ["nvidia-open-595.*"]}
     host = node.dnf(present=("nvidia-open=595.*",))
-    errors = host.predict(host.todo())[1]
+    errors = host.predict(host.todo())[-1]
     assert host.unknown(errors) == {"nvidia-open"}
     assert host.refusal(errors).code == "H049"
 

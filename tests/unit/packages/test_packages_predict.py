@@ -22,9 +22,8 @@ def predicted(tmp_path):
             return 100, "", "E: Unable to correct problems, you have held broken packages.\n"
         if unknown:
             return 100, "", "".join(f"E: Unable to locate package {name.partition('=')[0]}\n" for name in unknown)
-        if "--simulate" in argv:
-            return 0, "".join(f"Inst {name} (1 D [all])\n" for name in names), ""
-        return 0, "".join(f"'http://m/{name}' {name}.deb 100 SHA256:aa\n" for name in names), ""
+        lines = [f"   {name} (1)" for name in names] + [f"'http://m/{name}' {name}.deb 100 SHA256:aa" for name in names]
+        return 0, "\n".join(["The following NEW packages will be installed:", *lines, ""]), ""
 
     def wanted(*present):
         wishes = Wishes(present)
