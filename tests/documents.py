@@ -248,6 +248,7 @@ FAMILIES = {
     "R": "Rebuild",
     "G": "Diagnosis",
     "F": "Fleet",
+    "U": "People",
 }
 TOPICS = {
     "driver": "NVIDIA's driver",

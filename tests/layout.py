@@ -18,6 +18,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
     "module_utils": (
         {"core": "files, records, child processes, downloads, long steps, refusals"},
         {
+            "accounts": "people's accounts: what they shall be, and the steps to that",
             "containers": "engines, their settings, and the networks between containers",
             "cuda": "toolkits, libraries, and what is left of others",
             "driver": "NVIDIA's driver: modules, DKMS, .run files, signatures",

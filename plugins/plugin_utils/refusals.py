@@ -29,10 +29,11 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
     slurm,
     storage,
     system,
+    users,
     values,
 )
 
-LETTERS = "HIPDCESVRGF"  # the order of the documents
+LETTERS = "HIPDCESVRGFU"  # the order of the documents
 SUBJECTS = (
     capture,
     containers,
@@ -54,6 +55,7 @@ SUBJECTS = (
     slurm,
     storage,
     system,
+    users,
     values,
 )
 _ALL = {code: texts for subject in SUBJECTS for code, texts in subject.CODES.items()}

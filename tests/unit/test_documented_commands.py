@@ -26,6 +26,7 @@ RUN_BY = {
     "ansible-playbook playbooks/rollout.yml": "tests/lab/rollouts.py",
     "ansible-playbook playbooks/fence.yml": "tests/lab/test_slurm_join.py",
     "ansible-playbook playbooks/slurm.yml": "tests/lab/test_slurm_join.py",
+    "ansible-playbook playbooks/users.yml": "molecule/users/test_users.py",
     "ansible-playbook playbooks/history.yml": "tests/unit/history/test_playbook.py",
     "ansible-playbook playbooks/nightly.yml": "molecule/nightly/converge.yml",
     "ansible-playbook playbooks/monitoring_server.yml": "molecule/monitoring_server/converge.yml",

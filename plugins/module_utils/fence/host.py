@@ -9,15 +9,13 @@ somebody else's stays as it is.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pwd
 import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.came_by import came_by
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.fleet import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.facts import fence as facts
 from ansible_collections.gpulab.node.plugins.module_utils.facts import users
@@ -111,7 +109,7 @@ class NodeFence:
 
     def close(self, record: facts.Record, passing: Iterable[str]) -> list[str]:
         """Keep people from logging in; return what changed. The user that this came by, and these, still may."""
-        return login.write(self._node, self._module, message(record), {*passing, *_came_by(self._node)})
+        return login.write(self._node, self._module, message(record), {*passing, *came_by(self._node)})
 
     def resume(self, run: str, *, force: bool = False) -> tuple[list[str], str]:
         """Bring the node back into service; return what changed, and why Slurm still has it drained, if it has.
@@ -188,15 +186,6 @@ def message(record: facts.Record) -> str:
         f"gpulab: this node is out of service since {record['since']} ({record['by']}{run}):"
         f" {record['reason'].rstrip('.')}.{back} What runs goes on; please end your work and start it elsewhere."
     )
-
-
-def _came_by(node: Node) -> set[str]:
-    """Return the users that this connection logged in as: sudo's word, and the kernel's."""
-    found = {name for name in (os.environ.get("SUDO_USER"), os.environ.get("DOAS_USER")) if name}
-    uid = node.text("/proc/self/loginuid")
-    with contextlib.suppress(KeyError, ValueError):
-        found.add(pwd.getpwuid(int(uid)).pw_name)
-    return found
 
 
 def _last(text: str) -> str:

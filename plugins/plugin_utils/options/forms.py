@@ -65,6 +65,9 @@ class Form:
         return self.elsewhere is not None and shown.has_secret(text)
 
 
+PERSON = Form(r"[a-z_][a-z0-9_-]{0,31}", "at most 32 small letters, digits, '_' and '-'", most=32)
+# Of what is no public key no message may show the text: it may be a private one.
+PUBLIC_KEY = Form(r"[a-z][a-z0-9@.-]* \S+( .*)?", "a public key, as the line of a file .pub", most=16384, secret=True)
 CALENDAR = Form(r"[A-Za-z0-9*][A-Za-z0-9*,./:~ -]*", "a calendar event of systemd's, such as *-*-* 02:00")
 LINE = Form(words="one line of text", most=4096)
 NESTED = Form(words=LINE.words, most=LINE.most, nested=True)
@@ -365,6 +368,15 @@ OPTIONS: dict[str, Form] = {
         "the path of a file, UUID=..., or a path in /dev/disk/by-id, by-partuuid or by-uuid",
         1024,
     ),
+    "users_groups.name": PERSON,
+    "users_homes": PLACE,
+    "users_limits.memory": Form(r"[1-9]\d{0,9}[KMGT]?|([1-9]\d?|100)%", "a size such as 64G, or a share such as 25%"),
+    "users_people.groups": PERSON,
+    "users_people.heir": PERSON,
+    "users_people.keys": PUBLIC_KEY,
+    "users_people.mail": MAIL,
+    "users_people.name": PERSON,
+    "users_people.until": Form(r"\d{4}-\d\d-\d\d", "a day, as YYYY-MM-DD"),
     "verify_baseline": HERE,
     "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
     "verify_hosts": LINE,

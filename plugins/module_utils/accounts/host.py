@@ -1,0 +1,250 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's people, read and changed. What a dead server holds is asked for with a deadline."""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import plan, sshd
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import PRESENT
+from ansible_collections.gpulab.node.plugins.module_utils.core import (
+    account_files,
+    beneath,
+    files,
+    owned_files,
+    records,
+)
+from ansible_collections.gpulab.node.plugins.module_utils.core.came_by import came_by
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.users import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Person, Wanted
+    from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
+
+RECORD = Path("/var/lib/gpulab/users.json")  # the numbers that anybody ever had here, by name
+HANDOVER = "/var/lib/gpulab/users"  # the jobs of those who left
+LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs"
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "overlay", "tmpfs")
+_COUNT_SECONDS = 900.0  # for one file system
+
+
+def look(node: Node, wanted: Wanted) -> plan.Found:
+    """Return what the node has of these people."""
+    users = {user.name: user for user in reversed(account_files.users(node.text(account_files.PASSWD)))}
+    groups = {group.name: group for group in reversed(account_files.groups(node.text(account_files.GROUP)))}
+    secrets = account_files.secrets(node.text(account_files.SHADOW))
+    going = [users[person.name] for person in wanted.people if person.state != PRESENT and person.name in users]
+    problem, is_local = _place_for_homes(node, wanted.homes)
+    names = {user.name for user in going}
+    found = plan.Found(
+        users=users,
+        groups=groups,
+        expires={name: secret.expires for name, secret in secrets.items()},
+        keys=_keys(node, wanted.people),
+        homes=frozenset(node.names(wanted.homes)) if is_local and problem is None else frozenset(),
+        homes_problem=problem,
+        homes_local=is_local,
+        reserved=records.read(RECORD, dict[str, int], {}, "the numbers of those who left"),
+        linger=frozenset(names.intersection(node.names(LINGER))),
+        crontabs=frozenset(names.intersection(node.names(CRONTABS))),
+        at_jobs=_at_jobs(node, {user.uid: user.name for user in going}),
+        running=_running(node, {user.uid: user.name for user in going}),
+        came_by=frozenset(came_by(node)),
+    )
+    return replace(found, files=_files_of(node, plan.counted(wanted, found)))
+
+
+def _keys(node: Node, people: Iterable[Person]) -> dict[str, str]:
+    names = set(node.names(sshd.DIRECTORY))
+    return {
+        person.name: (node.data(f"{sshd.DIRECTORY}/{person.name}") or b"").decode("utf-8", "replace")
+        for person in people
+        if person.name in names
+    }
+
+
+def _place_for_homes(node: Node, place: str) -> tuple[str | None, bool]:
+    """Return why no home can be made in a place, and whether it is on this machine's disks; others are not touched."""
+    there = node.resolve(place)
+    above = [mount for mount in mounts(node.text("/proc/self/mountinfo")) if _is_below(there, mount.place)]
+    if above and max(above, key=lambda mount: len(mount.place)).type not in _LOCAL:
+        return None, False
+    answer = node.start(["stat", "--format=%u %f", there]).result()
+    if answer is None or answer[0]:
+        return "it is not there, or does not answer", True
+    owner, mode = answer[1].split()
+    if not stat.S_ISDIR(int(mode, 16)):
+        return "it is no directory", True
+    if owner != "0" or int(mode, 16) & (stat.S_IWGRP | stat.S_IWOTH):
+        return "others than root may put something there", True
+    return None, True
+
+
+def _is_below(path: str, place: str) -> bool:
+    return f"{path}/".startswith(f"{place.rstrip('/')}/")
+
+
+def _at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
+    jobs: dict[str, tuple[str, ...]] = {}
+    for name in node.names(AT_JOBS) if names else ():
+        status = node.path(f"{AT_JOBS}/{name}").lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_uid in names:
+            owner = names[status.st_uid]
+            jobs[owner] = (*jobs.get(owner, ()), f"{AT_JOBS}/{name}")
+    return jobs
+
+
+def _running(node: Node, names: dict[int, str]) -> dict[str, int]:
+    """Return how many processes each of these has, by any of the numbers that a process has."""
+    found: Counter[str] = Counter()
+    for pid in filter(str.isdigit, node.names("/proc") if names else ()):
+        lines = (line.split()[1:] for line in node.text(f"/proc/{pid}/status").splitlines() if line.startswith("Uid:"))
+        found.update({names[int(uid)] for uid in next(lines, []) if int(uid) in names})
+    return dict(found)
+
+
+def _files_of(node: Node, numbers: set[int]) -> dict[int, int]:
+    """Return how many files on local disks each number owns; a file system that does not answer counts as one file."""
+    if not numbers:
+        return {}
+    wanted = [word for number in sorted(numbers) for word in ("-o", "-uid", str(number))][1:]
+    # Each file system once, as the first of its mounts shows it; what is not whole there is found by another one.
+    whole = {
+        mount.device: mount.place
+        for mount in reversed(mounts(node.text("/proc/self/mountinfo")))
+        if mount.type in _LOCAL and mount.root == "/" and (mount.type != "overlay" or mount.place == "/")
+    }
+    found: Counter[int] = Counter()
+    jobs = [
+        Job(["find", place, "-xdev", "(", *wanted, ")", "-printf", r"%U\n"], _COUNT_SECONDS) for place in whole.values()
+    ]
+    for job in jobs:
+        output = job.output()
+        found.update(numbers if output is None else map(int, output.split()))
+    return dict(found)
+
+
+def drop_in_steps(module: Any, node: Node, *, wanted: bool | None) -> list[FileStep]:
+    """Return the change of sshd's drop-in, which sshd has judged. Raises Refusal H020 or U007.
+
+    wanted is None where it is left alone, as it is where there is no sshd.
+    """
+    if wanted is None or not node.exists(sshd.PROGRAM):
+        return []
+    current = {sshd.DROP_IN: files.own_text(Path(sshd.DROP_IN))}
+    if not wanted:
+        locked_out = came_by(node).intersection(node.names(sshd.DIRECTORY))
+        if locked_out and current[sshd.DROP_IN] is not None:
+            raise refuse("U006", problems=f"Ansible may have come by a key of {min(locked_out)!r} in {sshd.DIRECTORY}")
+        return owned_files.plan({sshd.DROP_IN: None}, current, "users")
+    names = (name for name in node.names(sshd.PARTS) if name.endswith(".conf"))
+    others = [path for name in names if (path := f"{sshd.PARTS}/{name}") != sshd.DROP_IN]
+    main = node.text(sshd.MAIN)
+    content = sshd.content(sshd.places(_judged(module, sshd.draft(main, others))))
+    trial = Path(module.tmpdir) / "gpulab-users.conf"
+    files.write(trial, content, 0o600)
+    order = [str(trial) if path == sshd.DROP_IN else path for path in sorted([*others, sshd.DROP_IN])]
+    if not sshd.has_ours(_judged(module, sshd.draft(main, order))):
+        raise refuse("U007", directory=sshd.DIRECTORY, problem="sshd takes AuthorizedKeysFile from elsewhere")
+    return owned_files.plan({sshd.DROP_IN: content}, current, "users")
+
+
+def _judged(module: Any, text: str) -> str:
+    """Return the settings that sshd makes of a configuration. Raises Refusal U007."""
+    draft = Path(module.tmpdir) / "gpulab-sshd_config"
+    files.write(draft, f"{text}\n", 0o600)
+    for option in ("-t", "-T"):
+        rc, output, errors = module.run_command([sshd.PROGRAM, option, "-f", str(draft)])
+        if rc:
+            raise refuse("U007", directory=sshd.DIRECTORY, problem=" ".join(errors.split()) or "sshd refuses it")
+    return str(output)
+
+
+def carry_out(module: Any, wanted: Wanted, steps: list[plan.Step], found: plan.Found) -> None:
+    """Carry out the steps. Raises Refusal U010; what was done before stays."""
+    reserved = {step.name: int(step.detail) for step in steps if step.action == plan.RESERVE}
+    if reserved:
+        records.write(RECORD, {**found.reserved, **reserved})
+    people = {person.name: person for person in wanted.people}
+    for step in steps:
+        if step.action in _BY_FILES:
+            try:
+                _BY_FILES[step.action](module, step)
+            except OSError as error:
+                raise refuse("U010", command=step.action, name=step.name, detail=error) from error
+        elif step.action != plan.RESERVE:
+            _run(module, step.name, _command(step, people.get(step.name), wanted.homes))
+
+
+def _command(step: plan.Step, person: Person | None, homes: str) -> list[str]:
+    mail = person.mail if person else ""
+    account = ["useradd", "--uid", step.detail, "--gid", step.detail, "--no-create-home"]
+    return {
+        plan.GROUP: ["groupadd", "--gid", step.detail, step.name],
+        plan.ACCOUNT: [
+            *account, "--home-dir", f"{homes}/{step.name}", "--shell", "/bin/bash", "--comment", mail, step.name,
+        ],
+        plan.HOME: ["mkhomedir_helper", step.name, "0077", "/etc/skel", "0700"],
+        plan.JOIN: ["gpasswd", "--add", step.name, step.detail],
+        plan.PART: ["gpasswd", "--delete", step.name, step.detail],
+        plan.EXPIRE: ["chage", "--expiredate", step.detail, step.name],
+        plan.END: ["loginctl", "terminate-user", step.name],
+        plan.REMOVE: ["userdel", step.name],
+    }[step.action]  # fmt: skip
+
+
+def _run(module: Any, name: str, command: list[str]) -> None:
+    rc, output, errors = module.run_command(command)
+    if rc:
+        raise refuse("U010", command=command[0], name=name, detail=" ".join((errors or output).split()))
+
+
+def _put_keys(module: Any, step: plan.Step) -> None:
+    path = Path(sshd.DIRECTORY) / step.name
+    files.put(module, path, step.detail or None)
+    if step.detail:
+        files.set_rights(path)
+
+
+def _forget_linger(_module: Any, step: plan.Step) -> None:
+    """Let nothing of a person start at the next boot; what runs now goes on."""
+    with beneath.at(beneath.ROOT, f"{LINGER}/{step.name}") as place:
+        place.remove()
+
+
+def _save_crontab(_module: Any, step: plan.Step) -> None:
+    _hand_over(step.name, f"{CRONTABS}/{step.name}", "crontab")
+
+
+def _save_at(_module: Any, step: plan.Step) -> None:
+    _hand_over(step.name, step.detail, f"at-{posixpath.basename(step.detail)}")
+
+
+def _hand_over(name: str, path: str, kept_as: str) -> None:
+    """Keep a job where only root reads it, before it goes."""
+    for directory in (HANDOVER, f"{HANDOVER}/{name}"):
+        files.make_directory(Path(directory), 0o700)
+    with beneath.at(beneath.ROOT, path) as place:
+        data = place.read()
+        with beneath.at(beneath.ROOT, f"{HANDOVER}/{name}/{kept_as}") as kept:
+            kept.write(data, 0o600)
+        place.remove()
+
+
+_BY_FILES: dict[str, Callable[[Any, plan.Step], None]] = {
+    plan.KEYS: _put_keys,
+    plan.LINGER: _forget_linger,
+    plan.CRONTAB: _save_crontab,
+    plan.AT: _save_at,
+}
