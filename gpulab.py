@@ -265,7 +265,7 @@ def check_inventory() -> list[Problem]:
 
 def check_limit(options: argparse.Namespace) -> list[Problem]:
     """Return what -l names and the inventory does not have. Ansible names no others, and says nothing of some."""
-    if not options.limit or not re.fullmatch(r"[\w.,:!&-]+", options.limit):
+    if not options.limit or not re.fullmatch(r"[\w.,:!&-]+", options.limit) or "::" in options.limit:
         return []
     asked = graph(*inventories(options))
     names = re.findall(r"^[| -]*@?(.+?):?$", asked.stdout, re.MULTILINE)

@@ -25,7 +25,6 @@ EXAMPLES = r"""
 # enable_plugins = gpulab.node.readable, host_list, script, auto, yaml, ini, toml
 """
 
-import sys
 from pathlib import Path
 
 from ansible import constants as C  # noqa: N812 - its name in every plugin of Ansible
@@ -52,5 +51,5 @@ class InventoryModule(BaseInventoryPlugin):
         )
         if fault:
             Display().error(str(fault), wrap_text=False)
-            sys.exit(PARSER_ERROR)
+            raise SystemExit(PARSER_ERROR)
         return False

@@ -8,6 +8,8 @@ Only the form is judged: parsing builds nothing, so tags such as !vault mean not
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
@@ -15,7 +17,6 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
@@ -39,18 +40,26 @@ def fault(source: Path, *, has_vault_password: bool = False) -> Refusal | None:
     if not source.exists() and "," not in source.name:
         return refuse("I050", place=source, problem="there is no such file or directory", advice=THERE)
     found = list(_of_file(source, _misformed)) if source.suffix in SUFFIXES else []
-    for directory in ("group_vars", "host_vars"):
-        for path in sorted(source.parent.joinpath(directory).rglob("*")):
-            hidden = path.name.startswith(".") or path.name.endswith("~")
-            if path.is_file() and path.suffix in (*SUFFIXES, "") and not hidden:
+    names = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else source.name
+    for directory in (source.parent / "group_vars", source.parent / "host_vars"):
+        for path in sorted(directory.rglob("*")):
+            if path.is_file() and path.suffix in (*SUFFIXES, "") and _is_read(path.relative_to(directory), names):
                 found += _of_file(path, _no_variables, has_vault_password=has_vault_password)
     return found[0] if found else None
+
+
+def _is_read(path: Path, names: str) -> bool:
+    """Tell whether Ansible reads a file of variables: it is of a group or host of the inventory, and not hidden."""
+    name = path.parts[0] if len(path.parts) > 1 else path.stem
+    hidden = any(part.startswith(".") or part.endswith("~") for part in path.parts)
+    named = name == "all" or re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", names)
+    return bool(named) and not hidden
 
 
 def fault_of_arguments(given: Iterable[str], directory: Path) -> Refusal | None:
     """Return the first fault of what -e gives: a file that is not there, or text that is no mapping."""
     for text in given:
-        if text.startswith("@") and not (directory / text[1:]).expanduser().exists():
+        if text.startswith("@") and not (directory / Path(text[1:]).expanduser()).exists():
             return refuse("I050", place=f"-e {text}", problem="there is no such file", advice=THERE)
         if text.startswith(("{", "[")):
             try:

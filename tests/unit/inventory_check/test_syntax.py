@@ -69,9 +69,13 @@ FILES = [
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case["what"])
 def test_a_fault_of_a_file_beside_the_inventory_is_named(case, tmp_path):
-    good = {"hosts.yml": "gpu-nodes:\n", "group_vars/all.yml~": "- no\n", "group_vars/.old": "- no\n"}
+    unread = ("all.yml~", ".old", ".git/COMMIT_EDITMSG", "README", "all/.old/a.yml", "of_another_inventory.yml")
+    good = {
+        "hosts.yml": "gpu-nodes: {children: {workstations: {hosts: {n1: }}}}\n",
+        **{f"group_vars/{name}": "- no\n" for name in unread},
+    }
     for name, text in {**good, **case["files"]}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.replace("VAULT", "$ANSIBLE_VAULT;1.1;AES256\n31\n"), encoding="utf-8")
     refusal = syntax.fault(tmp_path / "hosts.yml")
     assert refusal.code == "I050"
@@ -88,8 +92,9 @@ def test_a_vault_whose_password_is_given_and_good_variables_are_left_to_ansible(
     assert syntax.fault(Path("n1,n2"), has_vault_password=True) is None
 
 
-@pytest.mark.parametrize("text", ["a=b", "@hosts.yml", '{"a": [1]}', "[a]"])
-def test_what_e_can_take_is_left_to_ansible(tmp_path, text):
+@pytest.mark.parametrize("text", ["a=b", "@hosts.yml", "@~/hosts.yml", '{"a": [1]}', "[a]"])
+def test_what_e_can_take_is_left_to_ansible(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "hosts.yml").write_text("a: 1\n", encoding="utf-8")
     assert syntax.fault_of_arguments([text], tmp_path) is None
 
