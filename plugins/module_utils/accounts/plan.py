@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import keys
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import wanted as wanted_people
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import ABSENT, LEAVING, NUMBERS, PRESENT
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.users import refuse
@@ -105,16 +106,29 @@ def _of_node(wanted: Wanted, found: Found) -> Iterator[tuple[str, str]]:
     """Yield (code, what is wrong) of the lists on this node."""
     for person in wanted.people:
         yield from _of_number(person, found)
-        if person.state != PRESENT and person.name in found.came_by:
-            yield "U006", f"Ansible came as {person.name!r}, whose state is {person.state}"
-        elif person.name in found.came_by and found.keys.get(person.name) and not person.keys:
-            yield "U006", f"Ansible may have come by a key of {person.name!r}, who has none any more"
+        if person.name in found.came_by:
+            yield from (("U006", text) for text in _locked_out(person, wanted, found))
         if person.state == ABSENT and person.name in found.users:
             yield from (("U009", f"{person.name!r} {text}") for text in _kept_by(person, found))
     for group in wanted.groups:
         yield from _of_group(group.name, group.gid, found)
     if found.homes_problem and any(_needs_home(person, wanted, found) for person in wanted.people):
         yield "U008", found.homes_problem
+
+
+def _locked_out(person: Person, wanted: Wanted, found: Found) -> Iterator[str]:
+    """Yield by what a person whom Ansible came as would get in no more, or become root no more."""
+    if person.state != PRESENT:
+        yield f"Ansible came as {person.name!r}, whose state is {person.state}"
+        return
+    there = {keys.body(line) for line in found.keys.get(person.name, "").splitlines()}
+    if there and not person.keys:
+        yield f"Ansible may have come by a key of {person.name!r}, who has none any more"
+    elif there and there.isdisjoint(map(keys.body, person.keys)):
+        yield f"Ansible may have come by a key of {person.name!r}, and the list has none of those that are there"
+    for step in _membership(person, wanted, found):
+        if step.action == PART:
+            yield f"Ansible came as {person.name!r}, who would leave the group {step.detail!r}"
 
 
 def _of_number(person: Person, found: Found) -> Iterator[tuple[str, str]]:
@@ -186,14 +200,18 @@ def _present(person: Person, wanted: Wanted, found: Found) -> Iterator[Step]:
         yield Step(ACCOUNT, person.name, str(person.uid))
     if _needs_home(person, wanted, found):
         yield Step(HOME, person.name)
-    for group in wanted.groups:
-        members = found.groups[group.name].members if group.name in found.groups else ()
-        if (group.name in person.groups) != (person.name in members):
-            yield Step(JOIN if group.name in person.groups else PART, person.name, group.name)
+    yield from _membership(person, wanted, found)
     yield from _expiry(person, found)
     text = "".join(f"{line}\n" for line in person.keys)
     if found.keys.get(person.name, "") != text:
         yield Step(KEYS, person.name, text)
+
+
+def _membership(person: Person, wanted: Wanted, found: Found) -> Iterator[Step]:
+    for group in wanted.groups:
+        members = found.groups[group.name].members if group.name in found.groups else ()
+        if (group.name in person.groups) != (person.name in members):
+            yield Step(JOIN if group.name in person.groups else PART, person.name, group.name)
 
 
 def _leaving(person: Person, wanted: Wanted, found: Found) -> Iterator[Step]:

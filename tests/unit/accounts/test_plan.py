@@ -188,6 +188,18 @@ def test_who_is_in_no_list_is_told_and_left():
             "U006",
             "Ansible may have come by a key of 'ben'",
         ),
+        (
+            [{**BEN, "keys": [OTHER]}],
+            node(user("ben", 20002), came_by=frozenset({"ben"}), keys={"ben": f"{ED25519}\n"}),
+            "U006",
+            "and the list has none of those that are there",
+        ),
+        (
+            [BEN],
+            node(user("ben", 20002), groups=[group("vision", 21000, "ben")], came_by=frozenset({"ben"})),
+            "U006",
+            "Ansible came as 'ben', who would leave the group 'vision'",
+        ),
         ([BEN], Found(homes_problem="it is no directory"), "U008", "no homes can be made in /home: it is no directory"),
     ],
 )
@@ -207,6 +219,11 @@ def test_what_cannot_be_is_refused(people, found, code, told):
         ([{**BEN, "until": "2020-01-01", "state": "leaving"}], None),
         ([BEN], node(user("ben", 20002), homes_problem="it is not there")),
         ([BEN], node(user("ben", 20002), came_by=frozenset({"ben"}))),
+        (
+            [{**BEN, "keys": [ED25519, OTHER]}],
+            node(user("ben", 20002), came_by=frozenset({"ben"}), keys={"ben": f"{ED25519} old\n"}),
+        ),
+        ([BEN], node(user("ben", 20002), groups=[group("vision", 21000, "ben")], came_by=frozenset({"ada"}))),
     ],
 )
 def test_what_can_be_is_not_refused(people, found):
