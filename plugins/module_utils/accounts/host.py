@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import posixpath
 import stat
 from collections import Counter
@@ -58,7 +61,7 @@ def look(node: Node, wanted: Wanted) -> plan.Found:
         reserved=records.read(RECORD, dict[str, int], {}, "the numbers of those who left"),
         linger=frozenset(names.intersection(node.names(LINGER))),
         crontabs=frozenset(names.intersection(node.names(CRONTABS))),
-        at_jobs=_at_jobs(node, {user.uid: user.name for user in going}),
+        at_jobs=at_jobs(node, {user.uid: user.name for user in going}),
         running=_running(node, {user.uid: user.name for user in going}),
         came_by=frozenset(came_by(node)),
     )
@@ -95,10 +98,13 @@ def _is_below(path: str, place: str) -> bool:
     return f"{path}/".startswith(f"{place.rstrip('/')}/")
 
 
-def _at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
+def at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
     jobs: dict[str, tuple[str, ...]] = {}
     for name in node.names(AT_JOBS) if names else ():
-        status = node.path(f"{AT_JOBS}/{name}").lstat()
+        try:
+            status = node.path(f"{AT_JOBS}/{name}").lstat()
+        except FileNotFoundError:  # it ran meanwhile
+            continue
         if stat.S_ISREG(status.st_mode) and status.st_uid in names:
             owner = names[status.st_uid]
             jobs[owner] = (*jobs.get(owner, ()), f"{AT_JOBS}/{name}")
@@ -232,14 +238,33 @@ def _save_at(_module: Any, step: plan.Step) -> None:
 
 
 def _hand_over(name: str, path: str, kept_as: str) -> None:
-    """Keep a job where only root reads it, before it goes."""
-    for directory in (HANDOVER, f"{HANDOVER}/{name}"):
-        files.make_directory(Path(directory), 0o700)
-    with beneath.at(beneath.ROOT, path) as place:
+    """Keep a job where only root reads it, before it goes. One that has gone by itself is done."""
+    with contextlib.suppress(FileNotFoundError), beneath.at(beneath.ROOT, path) as place:
         data = place.read()
+        for directory in (HANDOVER, f"{HANDOVER}/{name}"):
+            files.make_directory(Path(directory), 0o700)
         with beneath.at(beneath.ROOT, f"{HANDOVER}/{name}/{kept_as}") as kept:
-            kept.write(data, 0o600)
+            _keep(kept, data)
         place.remove()
+
+
+def _keep(kept: beneath.Place, data: bytes) -> None:
+    """Write a file for root, where no power cut loses it. One with other bytes stays, and this one gets a number."""
+    for number in itertools.count(1):
+        one = kept.beside(kept.name if number == 1 else f"{kept.name}.{number}")
+        if one.status() is None:
+            break
+        if one.read() == data:
+            return
+    with one.draft() as draft:
+        draft.write(data)
+        os.fsync(draft.descriptor)
+        draft.put()
+    directory = os.open(beneath.way(kept.directory), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 _BY_FILES: dict[str, Callable[[Any, plan.Step], None]] = {

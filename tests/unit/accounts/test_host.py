@@ -1,0 +1,48 @@
+"""What is read of a node's people, and what is done for them there."""
+
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import host
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.plan import Found, Step
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Wanted
+
+CRONTAB = Step("crontab", "ben")
+
+
+@pytest.fixture
+def spool(monkeypatch, tmp_path):
+    """Give a directory of crontabs, and a place for those of people who left; return both."""
+    monkeypatch.setattr(host, "CRONTABS", str(tmp_path / "crontabs"))
+    monkeypatch.setattr(host, "HANDOVER", str(tmp_path / "kept"))
+    (tmp_path / "crontabs").mkdir()
+    return tmp_path / "crontabs", tmp_path / "kept/ben"
+
+
+def carry_out(*steps):
+    host.carry_out(SimpleNamespace(), Wanted(), list(steps), Found())
+
+
+def test_a_job_that_was_kept_is_never_overwritten(spool):
+    crontabs, kept = spool
+    for text in ("first", "", "first", "second"):
+        (crontabs / "ben").write_text(text)
+        carry_out(CRONTAB)
+        assert not (crontabs / "ben").exists()
+    found = {path.name: path.read_text() for path in kept.iterdir()}
+    assert found == {"crontab": "first", "crontab.2": "", "crontab.3": "second"}
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
+
+
+def test_a_job_that_went_by_itself_is_done(spool):
+    carry_out(CRONTAB)
+    assert not spool[1].exists()
+
+
+def test_a_job_that_goes_while_the_list_of_jobs_is_read_is_none(tmp_path):
+    (tmp_path / "var/spool/cron/atjobs").mkdir(parents=True)
+    (tmp_path / "var/spool/cron/atjobs/a2").touch()
+    uid = (tmp_path / "var/spool/cron/atjobs/a2").stat().st_uid
+    node = host.Node(tmp_path)
+    node.names = lambda _path: ["a1", "a2"]
+    assert host.at_jobs(node, {uid: "ben"}) == {"ben": ("/var/spool/cron/atjobs/a2",)}
