@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 RECORD = Path("/var/lib/gpulab/users.json")  # the numbers that anybody ever had here, by name
 HANDOVER = "/var/lib/gpulab/users"  # the jobs of those who left
 LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs"
+SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged in, or lingers
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "overlay", "tmpfs")
 _COUNT_SECONDS = 900.0  # for one file system
 
@@ -63,6 +64,7 @@ def look(node: Node, wanted: Wanted) -> plan.Found:
         crontabs=frozenset(names.intersection(node.names(CRONTABS))),
         at_jobs=at_jobs(node, {user.uid: user.name for user in going}),
         running=_running(node, {user.uid: user.name for user in going}),
+        sessions=frozenset(user.name for user in going if node.exists(f"{SESSIONS}/{user.uid}")),
         came_by=frozenset(came_by(node)),
     )
     return replace(found, files=_files_of(node, plan.counted(wanted, found)))
@@ -99,6 +101,7 @@ def _is_below(path: str, place: str) -> bool:
 
 
 def at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the jobs of at that these users have, by name."""
     jobs: dict[str, tuple[str, ...]] = {}
     for name in node.names(AT_JOBS) if names else ():
         try:

@@ -46,9 +46,9 @@ class Found:
 
     expires has the days of shadow(5), keys the text of each file of keys, homes the names that are there in the place
     for homes. homes_problem says why none can be made there; homes_local is false where another machine has them.
-    reserved are the numbers that anybody ever had here, by name. linger, crontabs, at_jobs (paths) and running
-    (processes) are of the people who are to leave. files has how many files on local disks have a number; came_by are
-    the users that Ansible connects as.
+    reserved are the numbers that anybody ever had here, by name. linger, crontabs, at_jobs (paths), running (processes)
+    and sessions (whom logind knows now) are of the people who are to leave. files has how many files on local disks have
+    a number; came_by are the users that Ansible connects as.
     """
 
     users: Mapping[str, User] = field(default_factory=dict)
@@ -63,6 +63,7 @@ class Found:
     crontabs: frozenset[str] = frozenset()
     at_jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     running: Mapping[str, int] = field(default_factory=dict)
+    sessions: frozenset[str] = frozenset()
     files: Mapping[int, int] = field(default_factory=dict)
     came_by: frozenset[str] = frozenset()
 
@@ -219,7 +220,7 @@ def _leaving(person: Person, wanted: Wanted, found: Found) -> Iterator[Step]:
     if person.name in found.users:
         yield from _expiry(person, found)
         yield from _without_jobs(person, found)
-        if wanted.leave_now and found.running.get(person.name):
+        if wanted.leave_now and person.name in found.sessions:
             yield Step(END, person.name)
 
 

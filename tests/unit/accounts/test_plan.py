@@ -103,7 +103,7 @@ def leaving(**further):
         crontabs=frozenset({"ben"}),
         at_jobs={"ben": ("/var/spool/cron/atjobs/a1",)},
         running={"ben": 2},
-        **further,
+        **{"sessions": frozenset({"ben"}), **further},
     )
 
 
@@ -121,6 +121,12 @@ def test_nothing_that_runs_is_ended_without_the_word(leave_now, end):
     list_ = lists({**BEN, "state": "leaving"}, leave_now=leave_now)
     assert plan.steps(list_, leaving()) == [*ENDED, *end]
     assert plan.remaining(list_, leaving()) == ["ben leaves and still runs 2 processes"]
+
+
+def test_what_logind_knows_nothing_of_is_told_and_not_ended():
+    list_ = lists({**BEN, "state": "leaving"}, leave_now=True)
+    assert plan.steps(list_, leaving(sessions=frozenset())) == ENDED
+    assert plan.remaining(list_, leaving(sessions=frozenset())) == ["ben leaves and still runs 2 processes"]
 
 
 @pytest.mark.parametrize(
