@@ -25,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import (
     records,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.came_by import came_by
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below, mounts
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.users import refuse
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Person, Wanted
+    from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
 
 RECORD = Path("/var/lib/gpulab/users.json")  # the numbers that anybody ever had here, by name
@@ -82,7 +83,7 @@ def _keys(node: Node, people: Iterable[Person]) -> dict[str, str]:
 def _place_for_homes(node: Node, place: str) -> tuple[str | None, bool]:
     """Return why no home can be made in a place, and whether it is on this machine's disks; others are not touched."""
     there = node.resolve(place)
-    above = [mount for mount in mounts(node.text("/proc/self/mountinfo")) if _is_below(there, mount.place)]
+    above = [mount for mount in mounts(node.text("/proc/self/mountinfo")) if is_below(there, mount.place)]
     if above and max(above, key=lambda mount: len(mount.place)).type not in _LOCAL:
         return None, False
     answer = node.start(["stat", "--format=%u %f", there]).result()
@@ -94,10 +95,6 @@ def _place_for_homes(node: Node, place: str) -> tuple[str | None, bool]:
     if owner != "0" or int(mode, 16) & (stat.S_IWGRP | stat.S_IWOTH):
         return "others than root may put something there", True
     return None, True
-
-
-def _is_below(path: str, place: str) -> bool:
-    return f"{path}/".startswith(f"{place.rstrip('/')}/")
 
 
 def at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
@@ -128,20 +125,34 @@ def _files_of(node: Node, numbers: set[int]) -> dict[int, int]:
     if not numbers:
         return {}
     wanted = [word for number in sorted(numbers) for word in ("-o", "-uid", str(number))][1:]
-    # Each file system once, as the first of its mounts shows it; what is not whole there is found by another one.
-    whole = {
-        mount.device: mount.place
-        for mount in reversed(mounts(node.text("/proc/self/mountinfo")))
-        if mount.type in _LOCAL and mount.root == "/" and (mount.type != "overlay" or mount.place == "/")
-    }
     found: Counter[int] = Counter()
-    jobs = [
-        Job(["find", place, "-xdev", "(", *wanted, ")", "-printf", r"%U\n"], _COUNT_SECONDS) for place in whole.values()
-    ]
+    places = places_to_search(mounts(node.text("/proc/self/mountinfo")))
+    jobs = [Job(["find", place, "-xdev", "(", *wanted, ")", "-printf", r"%U\n"], _COUNT_SECONDS) for place in places]
     for job in jobs:
         output = job.output()
         found.update(numbers if output is None else map(int, output.split()))
     return dict(found)
+
+
+def places_to_search(table: list[Mount]) -> list[str]:
+    """Return from where to look at all files of the local file systems, each part of them once.
+
+    A part that is mounted is left out where one is that it lies in. On Btrfs it is not: it may be a subvolume, which no
+    search from another one enters.
+    """
+    parts = {
+        (mount.device, mount.root): mount
+        for mount in reversed(table)
+        if mount.type in _LOCAL and (mount.type != "overlay" or mount.place == "/")
+    }
+    roots: dict[str, set[str]] = {}
+    for device, root in parts:
+        roots.setdefault(device, set()).add(root)
+    return sorted(
+        mount.place
+        for (device, root), mount in parts.items()
+        if mount.type == "btrfs" or not any(is_below(root, other) for other in roots[device] - {root})
+    )
 
 
 def drop_in_steps(module: Any, node: Node, *, wanted: bool | None) -> list[FileStep]:

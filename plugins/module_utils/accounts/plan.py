@@ -47,8 +47,8 @@ class Found:
     expires has the days of shadow(5), keys the text of each file of keys, homes the names that are there in the place
     for homes. homes_problem says why none can be made there; homes_local is false where another machine has them.
     reserved are the numbers that anybody ever had here, by name. linger, crontabs, at_jobs (paths), running (processes)
-    and sessions (whom logind knows now) are of the people who are to leave. files has how many files on local disks have
-    a number; came_by are the users that Ansible connects as.
+    and sessions (whom logind knows now) are of the people who are to leave. files has how many files on local disks
+    have a number; came_by are the users that Ansible connects as.
     """
 
     users: Mapping[str, User] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import host
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.plan import Found, Step
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Wanted
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
 
 CRONTAB = Step("crontab", "ben")
 
@@ -46,3 +47,27 @@ def test_a_job_that_goes_while_the_list_of_jobs_is_read_is_none(tmp_path):
     node = host.Node(tmp_path)
     node.names = lambda _path: ["a1", "a2"]
     assert host.at_jobs(node, {uid: "ben"}) == {"ben": ("/var/spool/cron/atjobs/a2",)}
+
+
+def mount(place, root="/", type_="ext4", device="8:1"):
+    return Mount(place, "/dev/sda1", type_, device, root=root)
+
+
+@pytest.mark.parametrize(
+    ("table", "places"),
+    [
+        pytest.param([mount("/"), mount("/srv", device="8:2")], ["/", "/srv"], id="two-disks"),
+        pytest.param([mount("/"), mount("/again", "/srv")], ["/"], id="a-part-of-what-is-mounted"),
+        pytest.param([mount("/", "/deploy"), mount("/var", "/var")], ["/", "/var"], id="only-parts-are-mounted"),
+        pytest.param([mount("/srv", "/a"), mount("/again", "/a"), mount("/b", "/ab")], ["/b", "/srv"], id="once"),
+        pytest.param(
+            [mount("/", "/@", "btrfs"), mount("/home", "/@home", "btrfs"), mount("/top", "/", "btrfs")],
+            ["/", "/home", "/top"],
+            id="subvolumes",
+        ),
+        pytest.param([mount("/", type_="overlay"), mount("/layer", type_="overlay", device="0:9")], ["/"], id="layers"),
+        pytest.param([mount("/home", type_="nfs4"), mount("/proc", type_="proc")], [], id="not-local"),
+    ],
+)
+def test_every_part_of_a_local_disk_is_searched(table, places):
+    assert host.places_to_search(table) == places
