@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import keys
@@ -55,7 +55,7 @@ class Person:
         if self.state != PRESENT:
             return EXPIRED
         last = self.last_day
-        return (last + timedelta(days=1) - _DAY_ZERO).days if last else None
+        return (last - _DAY_ZERO).days + 1 if last else None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def test_somebody_new_gets_everything_in_order():
 
 def test_the_day_after_the_last_one_is_the_first_on_which_nobody_gets_in():
     assert lists({**ADA, "until": "1970-01-01"}).people[0].expires == 1
+    assert lists({**ADA, "until": "9999-12-31"}).people[0].expires == 2932897
 
 
 def test_what_is_as_wanted_is_left():
