@@ -127,7 +127,7 @@ def test_an_account_goes_only_when_nothing_is_left_and_its_number_stays():
     assert run.status == 0, run.output
     for host in scenario.nodes().values():
         assert host.run("id ben").rc != 0
-        assert json.loads(host.file("/var/lib/gpulab/users.json").content_string)["ben"] == BEN["uid"]
+        assert json.loads(host.file("/var/lib/gpulab/users.json").content_string)["ben"] == [BEN["uid"]]
     assert set(play(ADA, OLD, EVE, absent).changed.values()) == {0}
     told = play(ADA, OLD, EVE, {"name": "new", "uid": BEN["uid"]}).output
     assert "was 'ben''s, who left" in " ".join(told.split())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
 
-RECORD = Path("/var/lib/gpulab/users.json")  # the numbers that anybody ever had here, by name
+RECORD = Path(plan.RECORD)
 HANDOVER = "/var/lib/gpulab/users"  # the jobs of those who left
 LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs"
 SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged in, or lingers
@@ -60,7 +60,7 @@ def look(node: Node, wanted: Wanted) -> plan.Found:
         homes=frozenset(node.names(wanted.homes)) if is_local and problem is None else frozenset(),
         homes_problem=problem,
         homes_local=is_local,
-        reserved=records.read(RECORD, dict[str, int], {}, "the numbers of those who left"),
+        reserved=records.read(RECORD, dict[str, list[int]], {}, "the numbers of those who left"),
         linger=frozenset(names.intersection(node.names(LINGER))),
         crontabs=frozenset(names.intersection(node.names(CRONTABS))),
         at_jobs=at_jobs(node, {user.uid: user.name for user in going}),
@@ -193,7 +193,11 @@ def _judged(module: Any, text: str) -> str:
 
 def carry_out(module: Any, wanted: Wanted, steps: list[plan.Step], found: plan.Found) -> None:
     """Carry out the steps. Raises Refusal U010; what was done before stays."""
-    reserved = {step.name: int(step.detail) for step in steps if step.action == plan.RESERVE}
+    reserved = {
+        step.name: [*found.reserved.get(step.name, ()), int(step.detail)]
+        for step in steps
+        if step.action == plan.RESERVE
+    }
     if reserved:
         records.write(RECORD, {**found.reserved, **reserved})
     people = {person.name: person for person in wanted.people}

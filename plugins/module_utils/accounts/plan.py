@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 LEAST_ADOPTED = 1000  # an account with a lower number is no person's
+RECORD = "/var/lib/gpulab/users.json"  # the numbers that anybody ever had here, by name
 RESERVE, GROUP, ACCOUNT, HOME, JOIN, PART, EXPIRE, KEYS = (
     "reserve", "group", "account", "home", "join", "part", "expire", "keys",
 )  # fmt: skip
@@ -58,7 +59,7 @@ class Found:
     homes: frozenset[str] = frozenset()
     homes_problem: str | None = None
     homes_local: bool = True
-    reserved: Mapping[str, int] = field(default_factory=dict)
+    reserved: Mapping[str, list[int]] = field(default_factory=dict)
     linger: frozenset[str] = frozenset()
     crontabs: frozenset[str] = frozenset()
     at_jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -141,16 +142,25 @@ def _of_number(person: Person, found: Found) -> Iterator[tuple[str, str]]:
         yield "U002", f"{here}, and {person.uid} in the list"
     if others:
         yield "U002", f"uid {person.uid} of {person.name!r} is {others[0]!r}'s here"
-    adopted = there is not None and there.uid == person.uid >= LEAST_ADOPTED
+    adopted = there is not None and there.uid == person.uid >= LEAST_ADOPTED  # under a new name, too
     if person.uid not in NUMBERS and not adopted:
         yield "U001", f"uid {person.uid} of {person.name!r} is not from {NUMBERS[0]} to {NUMBERS[-1]}"
-    for name, uid in found.reserved.items():
-        if uid == person.uid and name != person.name and name not in found.users:
-            yield "U001", f"uid {uid} of {person.name!r} was {name!r}'s, who left"
-        if name == person.name and uid != person.uid and there is None:
-            yield "U001", f"{name!r} had uid {uid}, and has {person.uid} in the list"
+    elif not (others or adopted) and person.uid not in found.reserved.get(person.name, ()):
+        yield from (("U001", text) for text in _of_reserved(person, found))
     if there is None and person.state == PRESENT:
         yield from _of_group(person.name, person.uid, found, in_range=True)
+
+
+def _of_reserved(person: Person, found: Found) -> Iterator[str]:
+    before = found.reserved.get(person.name)
+    if before and person.name not in found.users:
+        yield f"{person.name!r} had uid {before[-1]}, and has {person.uid} in the list ({RECORD} says so)"
+    for name in _had(person.uid, found):
+        yield f"uid {person.uid} of {person.name!r} was {name!r}'s, who left ({RECORD} says so)"
+
+
+def _had(number: int, found: Found) -> list[str]:
+    return [name for name, numbers in found.reserved.items() if number in numbers]
 
 
 def _of_group(name: str, gid: int, found: Found, *, in_range: bool = False) -> Iterator[tuple[str, str]]:
@@ -162,6 +172,9 @@ def _of_group(name: str, gid: int, found: Found, *, in_range: bool = False) -> I
         yield "U002", f"gid {gid} of the group {name!r} is {others[0]!r}'s here"
     elif there is None and gid not in NUMBERS and not in_range:
         yield "U001", f"gid {gid} of the group {name!r} is not from {NUMBERS[0]} to {NUMBERS[-1]}"
+    elif there is None and not in_range:
+        for had in _had(gid, found):
+            yield "U001", f"gid {gid} of the group {name!r} was {had!r}'s, who left ({RECORD} says so)"
 
 
 def _kept_by(person: Person, found: Found) -> Iterator[str]:
@@ -186,7 +199,7 @@ def steps(wanted: Wanted, found: Found) -> list[Step]:
     reserved = [
         Step(RESERVE, person.name, str(person.uid))
         for person in wanted.people
-        if found.reserved.get(person.name) != person.uid
+        if person.uid not in found.reserved.get(person.name, ())
     ]
     made = [Step(GROUP, group.name, str(group.gid)) for group in wanted.groups if group.name not in found.groups]
     by_state = {PRESENT: _present, LEAVING: _leaving, ABSENT: _absent}

@@ -1,5 +1,6 @@
 """What is read of a node's people, and what is done for them there."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,14 @@ def test_a_job_that_goes_while_the_list_of_jobs_is_read_is_none(tmp_path):
     node = host.Node(tmp_path)
     node.names = lambda _path: ["a1", "a2"]
     assert host.at_jobs(node, {uid: "ben"}) == {"ben": ("/var/spool/cron/atjobs/a2",)}
+
+
+def test_a_number_that_somebody_had_before_another_one_stays_reserved(monkeypatch, tmp_path):
+    monkeypatch.setattr(host, "RECORD", tmp_path / "users.json")
+    steps = [Step("reserve", "ben", "20005"), Step("reserve", "ada", "20001")]
+    host.carry_out(SimpleNamespace(), Wanted(), steps, Found(reserved={"ben": [20002], "cy": [20003]}))
+    written = json.loads((tmp_path / "users.json").read_text())
+    assert written == {"ada": [20001], "ben": [20002, 20005], "cy": [20003]}
 
 
 def mount(place, root="/", type_="ext4", device="8:1"):

@@ -33,7 +33,7 @@ def node(*users, groups=(), **further):
         groups={one.name: one for one in known},
         expires={one.name: None for one in users},
         homes=frozenset(one.name for one in users),
-        reserved={one.name: one.uid for one in users},
+        reserved={one.name: [one.uid] for one in users},
     )
     return replace(made, **further)
 
@@ -164,8 +164,16 @@ def test_who_is_in_no_list_is_told_and_left():
         ([{**BEN, "uid": 60000}], None, "U001", "uid 60000 of 'ben'"),
         ([{**BEN, "name": "ben\nroot:x:0:0"}], None, "U001", r"'ben\nroot:x:0:0' cannot be the name"),
         ([{**BEN, "groups": ["sudo"]}], None, "U001", "the group 'sudo', which users_groups does not have"),
-        ([BEN], Found(reserved={"cy": 20002}), "U001", "uid 20002 of 'ben' was 'cy''s, who left"),
-        ([BEN], Found(reserved={"ben": 20009}), "U001", "'ben' had uid 20009, and has 20002 in the list"),
+        ([BEN], Found(reserved={"cy": [20002]}), "U001", "uid 20002 of 'ben' was 'cy''s, who left"),
+        ([BEN], Found(reserved={"cy": [20002]}), "U001", "/var/lib/gpulab/users.json"),
+        ([BEN], Found(reserved={"ben": [20009]}), "U001", "'ben' had uid 20009, and has 20002 in the list"),
+        (
+            [BEN],
+            node(user("cy", 20005), reserved={"cy": [20002, 20005]}),
+            "U001",
+            "uid 20002 of 'ben' was 'cy''s, who left",
+        ),
+        ([ADA], Found(reserved={"cy": [21000]}), "U001", "gid 21000 of the group 'vision' was 'cy''s, who left"),
         ([BEN], node(user("ben", 1001), files={1001: 17}), "U002", "has uid 1001 here, with 17 files on local disks"),
         ([BEN], node(user("cy", 20002)), "U002", "uid 20002 of 'ben' is 'cy''s here"),
         ([BEN], node(groups=[group("lab", 20002)]), "U002", "gid 20002 of the group 'ben' is 'lab''s here"),
@@ -225,6 +233,10 @@ def test_what_cannot_be_is_refused(people, found, code, told):
         ([{**BEN, "until": "2026-11-28"}], None),
         ([{**BEN, "until": "2020-01-01", "state": "leaving"}], None),
         ([BEN], node(user("ben", 20002), homes_problem="it is not there")),
+        ([BEN], node(user("ben", 20002), reserved={"bben": [20002]})),
+        ([BEN], Found(reserved={"bben": [20002], "ben": [20002]})),
+        ([{**BEN, "uid": 20005}], node(user("ben", 20005), reserved={"ben": [20002]})),
+        ([ADA], node(groups=[group("vision", 21000)], reserved={"cy": [21000]})),
         ([BEN], node(user("ben", 20002), came_by=frozenset({"ben"}))),
         (
             [{**BEN, "keys": [ED25519, OTHER]}],
