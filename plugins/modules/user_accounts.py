@@ -118,11 +118,9 @@ refusal:
 """
 
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import host, plan, wanted
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes, of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -180,22 +178,20 @@ def operate(module: Any) -> dict[str, Any]:
     if refusal:
         raise refusal
     drop_in = host.drop_in_steps(module, node, wanted=params["sshd_keys"])
-    steps = plan.steps(lists, found)
+    steps, reload = plan.steps(lists, found), host.RELOAD.exists()
     if not module.check_mode:
         host.carry_out(module, lists, steps, found)
-        for step in drop_in:
-            files.put_own(module, Path(step.path), step.after)
-        if drop_in:
-            module.run_command(["systemctl", "try-reload-or-restart", "ssh.service"])
+        host.put_drop_in(module, drop_in)
         found = host.look(node, lists)
     unlisted, remaining = plan.unlisted(lists, found), plan.remaining(lists, found)
     if unlisted and lists.people:
         module.warn(f"users_people does not name these accounts, which were left alone: {', '.join(unlisted)}")
     for line in remaining:
         module.warn(line)
+    written = of_files({step.path: step.after for step in drop_in})
     return {
-        "changed": bool(steps or drop_in),
-        "changes": [*shown(steps), *of_files({step.path: step.after for step in drop_in})],
+        "changed": bool(steps or drop_in or reload),
+        "changes": [*shown(steps), *written, *changes(load=["configuration of sshd"] if reload else [])],
         "unlisted": unlisted,
         "remaining": remaining,
     }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
 
 RECORD = Path(plan.RECORD)
+RELOAD = Path("/run/gpulab/users-reload-sshd")  # sshd has not read its drop-in yet
 HANDOVER = "/var/lib/gpulab/users"  # the jobs of those who left
 LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs"
 SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged in, or lingers
@@ -178,6 +179,21 @@ def drop_in_steps(module: Any, node: Node, *, wanted: bool | None) -> list[FileS
     if not sshd.has_ours(_judged(module, sshd.draft(main, order))):
         raise refuse("U007", directory=sshd.DIRECTORY, problem="sshd takes AuthorizedKeysFile from elsewhere")
     return owned_files.plan({sshd.DROP_IN: content}, current, "users")
+
+
+def put_drop_in(module: Any, steps: list[FileStep], pending: Path = RELOAD) -> None:
+    """Write the drop-in, and let sshd read it; where that fails or a run is killed, the next one goes on.
+
+    Raises Refusal U010.
+    """
+    if not steps and not pending.exists():
+        return
+    files.make_directory(pending.parent)
+    pending.touch()
+    for step in steps:
+        files.put_own(module, Path(step.path), step.after)
+    _run(module, "sshd", ["systemctl", "try-reload-or-restart", "ssh.service"])
+    pending.unlink()
 
 
 def _judged(module: Any, text: str) -> str:

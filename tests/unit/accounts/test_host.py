@@ -1,6 +1,7 @@
 """What is read of a node's people, and what is done for them there."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.accounts import host
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.plan import Found, Step
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Wanted
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
+from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 CRONTAB = Step("crontab", "ben")
 
@@ -56,6 +59,24 @@ def test_a_number_that_somebody_had_before_another_one_stays_reserved(monkeypatc
     host.carry_out(SimpleNamespace(), Wanted(), steps, Found(reserved={"ben": [20002], "cy": [20003]}))
     written = json.loads((tmp_path / "users.json").read_text())
     assert written == {"ada": [20001], "ben": [20002, 20005], "cy": [20003]}
+
+
+def test_sshd_is_told_again_until_it_has_read_its_drop_in(monkeypatch, tmp_path):
+    written, run, pending = [], [], tmp_path / "run/pending"
+
+    def module(status):
+        return SimpleNamespace(run_command=lambda command: run.append(command) or (status, "", "it failed"))
+
+    monkeypatch.setattr(host.files, "put_own", lambda _module, path, _text: written.append((path, pending.exists())))
+    step = FileStep("/etc/ssh/drop-in", None, "text")
+    with pytest.raises(Refusal) as refused:
+        host.put_drop_in(module(1), [step], pending)
+    assert refused.value.code == "U010"
+    assert written == [(Path("/etc/ssh/drop-in"), True)]
+    for _next_run in range(2):
+        host.put_drop_in(module(0), [], pending)
+    assert run == [["systemctl", "try-reload-or-restart", "ssh.service"]] * 2
+    assert not pending.exists()
 
 
 def mount(place, root="/", type_="ext4", device="8:1"):
