@@ -173,8 +173,10 @@ def operate(module: Any) -> dict[str, Any]:
     """Return the result. Raises Refusal."""
     params, node = module.params, Node()
     lists = wanted.parse(params["groups"], params["people"], homes=params["homes"], leave_now=params["leave_now"])
-    found = host.look(node, lists)
-    refusal = plan.refusal(lists, found, datetime.now(timezone.utc).date())
+    refusal = host.problem_of_system(node, lists)
+    if not refusal:
+        found = host.look(node, lists)
+        refusal = plan.refusal(lists, found, datetime.now(timezone.utc).date())
     if refusal:
         raise refusal
     drop_in = host.drop_in_steps(module, node, wanted=params["sshd_keys"])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Person, Wanted
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
+    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 RECORD = Path(plan.RECORD)
 RELOAD = Path("/run/gpulab/users-reload-sshd")  # sshd has not read its drop-in yet
@@ -43,6 +44,15 @@ LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs
 SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged in, or lingers
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "overlay", "tmpfs")
 _COUNT_SECONDS = 900.0  # for one file system
+
+
+def problem_of_system(node: Node, wanted: Wanted) -> Refusal | None:
+    """Return why no people can be given to this distribution."""
+    if not wanted.people or node.exists("/etc/debian_version"):
+        return None
+    lines = (line.partition("=") for line in node.text("/etc/os-release").splitlines())
+    names = [value.strip("\"'") for key, _equals, value in lines if key == "PRETTY_NAME"]
+    return refuse("U012", name=names[0] if names else "another distribution")
 
 
 def look(node: Node, wanted: Wanted) -> plan.Found:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import host
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.plan import Found, Step
-from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Wanted
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Person, Wanted
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
 from ansible_collections.gpulab.node.plugins.module_utils.core.owned_files import FileStep
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -77,6 +77,17 @@ def test_sshd_is_told_again_until_it_has_read_its_drop_in(monkeypatch, tmp_path)
         host.put_drop_in(module(0), [], pending)
     assert run == [["systemctl", "try-reload-or-restart", "ssh.service"]] * 2
     assert not pending.exists()
+
+
+def test_only_debian_and_ubuntu_get_people_so_far(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text('ID="rocky"\nPRETTY_NAME="Rocky Linux 9.6"\n')
+    node = host.Node(tmp_path)
+    refusal = host.problem_of_system(node, Wanted(people=[Person("ada", 20001)]))
+    assert (refusal.code, refusal.cause.endswith("this is Rocky Linux 9.6.")) == ("U012", True)
+    assert host.problem_of_system(node, Wanted()) is None
+    (tmp_path / "etc/debian_version").touch()
+    assert host.problem_of_system(node, Wanted(people=[Person("ada", 20001)])) is None
 
 
 def mount(place, root="/", type_="ext4", device="8:1"):

@@ -69,5 +69,9 @@ CODES = {
         "several things about people are wrong: {problems}",
         "Correct each of them, as the document of errors says. Nothing was changed.",
     ),
+    "U012": (
+        "the places of cron, at and sshd that gpulab knows are Debian's and Ubuntu's only so far, and this is {name}",
+        "Leave users_people empty for this node, and make its accounts by other means. Nothing was changed.",
+    ),
 }
 refuse = partial(build, CODES)
