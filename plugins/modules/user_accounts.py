@@ -188,7 +188,7 @@ def operate(module: Any) -> dict[str, Any]:
     unlisted, remaining = plan.unlisted(lists, found), plan.remaining(lists, found)
     if unlisted and lists.people:
         module.warn(f"users_people does not name these accounts, which were left alone: {', '.join(unlisted)}")
-    for line in remaining:
+    for line in [*remaining, *plan.unmade(lists, found)]:
         module.warn(line)
     written = of_files({step.path: step.after for step in drop_in})
     return {

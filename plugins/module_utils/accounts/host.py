@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.accounts import plan, sshd
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import homes, plan, sshd
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import wanted as wanted_people
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import PRESENT
 from ansible_collections.gpulab.node.plugins.module_utils.core import (
     account_files,
@@ -42,7 +43,6 @@ RELOAD = Path("/run/gpulab/users-reload-sshd")  # sshd has not read its drop-in 
 HANDOVER = "/var/lib/gpulab/users"  # the jobs of those who left
 LINGER, CRONTABS, AT_JOBS = "/var/lib/systemd/linger", "/var/spool/cron/crontabs", "/var/spool/cron/atjobs"
 SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged in, or lingers
-_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "overlay", "tmpfs")
 _COUNT_SECONDS = 900.0  # for one file system
 
 
@@ -61,16 +61,18 @@ def look(node: Node, wanted: Wanted) -> plan.Found:
     groups = {group.name: group for group in reversed(account_files.groups(node.text(account_files.GROUP)))}
     secrets = account_files.secrets(node.text(account_files.SHADOW))
     going = [users[person.name] for person in wanted.people if person.state != PRESENT and person.name in users]
-    problem, is_local = _place_for_homes(node, wanted.homes)
+    there = homes.look(node, wanted.homes, [person.name for person in wanted.people])
     names = {user.name for user in going}
     found = plan.Found(
         users=users,
         groups=groups,
         expires={name: secret.expires for name, secret in secrets.items()},
         keys=_keys(node, wanted.people),
-        homes=frozenset(node.names(wanted.homes)) if is_local and problem is None else frozenset(),
-        homes_problem=problem,
-        homes_local=is_local,
+        loose_keys=frozenset(_loose_keys(node, wanted.people)),
+        homes=there.names,
+        homes_problem=there.problem,
+        homes_local=there.local,
+        unmade=there.unmade,
         reserved=records.read(RECORD, dict[str, list[int]], {}, "the numbers of those who left"),
         linger=frozenset(names.intersection(node.names(LINGER))),
         crontabs=frozenset(names.intersection(node.names(CRONTABS))),
@@ -91,21 +93,9 @@ def _keys(node: Node, people: Iterable[Person]) -> dict[str, str]:
     }
 
 
-def _place_for_homes(node: Node, place: str) -> tuple[str | None, bool]:
-    """Return why no home can be made in a place, and whether it is on this machine's disks; others are not touched."""
-    there = node.resolve(place)
-    above = [mount for mount in mounts(node.text("/proc/self/mountinfo")) if is_below(there, mount.place)]
-    if above and max(above, key=lambda mount: len(mount.place)).type not in _LOCAL:
-        return None, False
-    answer = node.start(["stat", "--format=%u %f", there]).result()
-    if answer is None or answer[0]:
-        return "it is not there, or does not answer", True
-    owner, mode = answer[1].split()
-    if not stat.S_ISDIR(int(mode, 16)):
-        return "it is no directory", True
-    if owner != "0" or int(mode, 16) & (stat.S_IWGRP | stat.S_IWOTH):
-        return "others than root may put something there", True
-    return None, True
+def _loose_keys(node: Node, people: Iterable[Person]) -> list[str]:
+    names = [person.name for person in people if wanted_people.NAME.fullmatch(person.name)]
+    return [name for name in names if not files.has_rights(node.path(f"{sshd.DIRECTORY}/{name}"))]
 
 
 def at_jobs(node: Node, names: dict[int, str]) -> dict[str, tuple[str, ...]]:
@@ -154,7 +144,7 @@ def places_to_search(table: list[Mount]) -> list[str]:
     parts = {
         (mount.device, mount.root): mount
         for mount in reversed(table)
-        if mount.type in _LOCAL and (mount.type != "overlay" or mount.place == "/")
+        if mount.type in homes.LOCAL and (mount.type != "overlay" or mount.place == "/")
     }
     roots: dict[str, set[str]] = {}
     for device, root in parts:
@@ -237,13 +227,13 @@ def carry_out(module: Any, wanted: Wanted, steps: list[plan.Step], found: plan.F
             _run(module, step.name, _command(step, people.get(step.name), wanted.homes))
 
 
-def _command(step: plan.Step, person: Person | None, homes: str) -> list[str]:
+def _command(step: plan.Step, person: Person | None, place: str) -> list[str]:
     mail = person.mail if person else ""
     account = ["useradd", "--uid", step.detail, "--gid", step.detail, "--no-create-home"]
     return {
         plan.GROUP: ["groupadd", "--gid", step.detail, step.name],
         plan.ACCOUNT: [
-            *account, "--home-dir", f"{homes}/{step.name}", "--shell", "/bin/bash", "--comment", mail, step.name,
+            *account, "--home-dir", f"{place}/{step.name}", "--shell", "/bin/bash", "--comment", mail, step.name,
         ],
         plan.HOME: ["mkhomedir_helper", step.name, "0077", "/etc/skel", "0700"],
         plan.JOIN: ["gpasswd", "--add", step.name, step.detail],

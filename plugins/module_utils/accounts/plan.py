@@ -45,8 +45,9 @@ class Step(NamedTuple):
 class Found:
     """What the node has.
 
-    expires has the days of shadow(5), keys the text of each file of keys, homes the names that are there in the place
-    for homes. homes_problem says why none can be made there; homes_local is false where another machine has them.
+    expires has the days of shadow(5), keys the text of each file of keys, loose_keys whose file has other rights than
+    it shall have, homes the names that are there in the place for homes, unmade those of people that are not whole.
+    homes_problem says why none can be made there; homes_local is false where another machine has them.
     reserved are the numbers that anybody ever had here, by name. linger, crontabs, at_jobs (paths), running (processes)
     and sessions (whom logind knows now) are of the people who are to leave. files has how many files on local disks
     have a number; came_by are the users that Ansible connects as.
@@ -56,7 +57,9 @@ class Found:
     groups: Mapping[str, Group] = field(default_factory=dict)
     expires: Mapping[str, int | None] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    loose_keys: frozenset[str] = frozenset()
     homes: frozenset[str] = frozenset()
+    unmade: frozenset[str] = frozenset()
     homes_problem: str | None = None
     homes_local: bool = True
     reserved: Mapping[str, list[int]] = field(default_factory=dict)
@@ -88,6 +91,17 @@ def remaining(wanted: Wanted, found: Found) -> list[str]:
         f"{person.name} leaves and still runs {found.running[person.name]} processes"
         for person in wanted.people
         if person.state == LEAVING and found.running.get(person.name)
+    ]
+
+
+def unmade(wanted: Wanted, found: Found) -> list[str]:
+    """Return which homes are not whole, as after a run that was killed or a disk that was full; none is removed."""
+    homes = {person.name: f"{wanted.homes}/{person.name}" for person in wanted.people if person.state == PRESENT}
+    names = sorted(found.unmade.intersection(homes))
+    return [
+        f"{homes[name]} is root's, so the home of {name} was not made whole: look into it, remove it, and run again"
+        for name in names
+        if name in found.users and found.users[name].home == homes[name]
     ]
 
 
@@ -217,7 +231,7 @@ def _present(person: Person, wanted: Wanted, found: Found) -> Iterator[Step]:
     yield from _membership(person, wanted, found)
     yield from _expiry(person, found)
     text = "".join(f"{line}\n" for line in person.keys)
-    if found.keys.get(person.name, "") != text:
+    if found.keys.get(person.name, "") != text or (text and person.name in found.loose_keys):
         yield Step(KEYS, person.name, text)
 
 

@@ -79,6 +79,22 @@ def test_sshd_is_told_again_until_it_has_read_its_drop_in(monkeypatch, tmp_path)
     assert not pending.exists()
 
 
+def test_a_look_tells_keys_that_others_may_write_and_whom_logind_knows(monkeypatch, tmp_path):
+    monkeypatch.setattr(host, "RECORD", tmp_path / "users.json")
+    for place in ("etc/ssh/gpulab-keys", "run/systemd/users"):
+        (tmp_path / place).mkdir(parents=True)
+    names = ("ada", "ben", "cy")
+    lines = (f"{name}:x:{20001 + count}:{20001 + count}::/home/{name}:/bin/sh" for count, name in enumerate(names))
+    (tmp_path / "etc/passwd").write_text("\n".join(lines))
+    for name, mode in (("ada", 0o644), ("ben", 0o666)):
+        (tmp_path / f"etc/ssh/gpulab-keys/{name}").touch()
+        (tmp_path / f"etc/ssh/gpulab-keys/{name}").chmod(mode)
+    (tmp_path / "run/systemd/users/20003").touch()
+    people = [Person(name, 20001 + count, state="leaving") for count, name in enumerate(names)]
+    found = host.look(host.Node(tmp_path), Wanted(people=people))
+    assert (found.loose_keys, found.sessions) == ({"ben"}, {"cy"})
+
+
 def test_only_debian_and_ubuntu_get_people_so_far(tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('ID="rocky"\nPRETTY_NAME="Rocky Linux 9.6"\n')

@@ -77,6 +77,9 @@ def test_what_is_as_wanted_is_left():
         pytest.param({"groups": []}, {}, Step("part", "ada", "vision"), id="left-a-group"),
         pytest.param({"keys": []}, {}, Step("keys", "ada", ""), id="no-key-any-more"),
         pytest.param({"keys": [OTHER]}, {}, Step("keys", "ada", f"{OTHER}\n"), id="another-key"),
+        pytest.param(
+            {}, {"loose_keys": frozenset({"ada"})}, Step("keys", "ada", f"{ED25519}\n"), id="others-may-write"
+        ),
         pytest.param({}, {"expires": {"ada": 5}}, Step("expire", "ada", "-1"), id="does-not-expire-any-more"),
         pytest.param({}, {"homes": frozenset()}, Step("home", "ada"), id="home-is-missing"),
         pytest.param({}, {"homes": frozenset(), "homes_local": False}, None, id="home-is-on-a-server"),
@@ -151,6 +154,14 @@ def test_who_is_in_no_list_is_told_and_left():
     found = node(user("ada", 20001), user("old", 1500), user("eve", 20007))
     assert plan.unlisted(lists(ADA), found) == ["eve"]
     assert {step.name for step in plan.steps(lists(ADA), found)} == {"ada", "vision"}
+
+
+def test_a_home_that_is_not_whole_is_told():
+    found = node(user("ada", 20001), user("ben", 20002, "/srv/ben"), unmade=frozenset({"ada", "ben"}))
+    assert plan.unmade(lists(ADA, BEN), found) == [
+        "/home/ada is root's, so the home of ada was not made whole: look into it, remove it, and run again"
+    ]
+    assert "home" not in {step.action for step in plan.steps(lists(ADA, BEN), found)}
 
 
 @pytest.mark.parametrize(

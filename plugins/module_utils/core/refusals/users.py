@@ -41,7 +41,10 @@ CODES = {
     ),
     "U006": (
         "this run would lock itself out: {problems}",
-        "Let Ansible connect as somebody else, who stays, and run again. Nothing was changed.",
+        (
+            "Let Ansible connect as somebody else, who stays, or let this one keep a key and the groups, and run again."
+            " Nothing was changed."
+        ),
     ),
     "U007": (
         "the keys in {directory} would not count: {problem}",
@@ -52,7 +55,10 @@ CODES = {
     ),
     "U008": (
         "no homes can be made in {place}: {problem}",
-        "Let users_homes name a directory that is root's, or mount its file system. Nothing was changed.",
+        (
+            "Let users_homes name a directory that is root's, as are those above it, or mount its file system. Nothing"
+            " was changed."
+        ),
     ),
     "U009": (
         "these accounts cannot be removed yet: {problems}",
