@@ -47,7 +47,9 @@ class InventoryModule(BaseInventoryPlugin):
         vault = [arguments.get(name) for name in ("vault_ids", "vault_password_files", "ask_vault_pass")]
         has_password = any([*vault, C.DEFAULT_VAULT_PASSWORD_FILE, C.DEFAULT_VAULT_IDENTITY_LIST])
         fault = syntax.fault_of_arguments(arguments.get("extra_vars") or (), Path.cwd()) or syntax.fault(
-            Path(path), has_vault_password=has_password
+            Path(path),
+            is_one_of_several=len(arguments.get("inventory") or ()) > 1,
+            has_vault_password=has_password,
         )
         if fault:
             Display().error(str(fault), wrap_text=False)

@@ -35,9 +35,12 @@ SHELL = """Write it as in: -e '{"name": "value"}'"""
 THERE = "Correct the path: it counts from the current directory."
 
 
-def fault(source: Path, *, has_vault_password: bool = False) -> Refusal | None:
-    """Return the first fault of a source of the inventory, and of group_vars and host_vars beside it; None without."""
-    if not source.exists() and "," not in source.name:
+def fault(source: Path, *, is_one_of_several: bool = False, has_vault_password: bool = False) -> Refusal | None:
+    """Return the first fault of a source of the inventory, and of group_vars and host_vars beside it; None without.
+
+    One of several sources may be made later, as molecule's is: Ansible warns of it.
+    """
+    if not (is_one_of_several or source.exists() or "," in source.name):
         return refuse("I050", place=source, problem="there is no such file or directory", advice=THERE)
     found = list(_of_file(source, _misformed)) if source.suffix in SUFFIXES else []
     names = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else source.name

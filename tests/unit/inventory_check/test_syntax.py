@@ -48,6 +48,7 @@ def test_what_is_no_file_of_yaml_is_left_to_ansible(tmp_path):
     for path in ("hosts", "binary.yml"):
         assert syntax.fault(tmp_path / path) is None
     assert "no such file" in syntax.fault(tmp_path / "missing.yml").cause
+    assert syntax.fault(tmp_path / "missing.yml", is_one_of_several=True) is None
 
 
 @pytest.mark.parametrize(("text", "line", "advice"), BAD.values(), ids=BAD)
