@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 name: preview
 type: aggregate
 short_description: Keep what the tasks of a run would change
-version_added: 0.3.0
+version_added: 1.0.0
 author: The gpulab founders (@gpulab)
 description:
   - M(gpulab.node.preview) shows what this callback keeps, the results of all tasks in check mode that would change

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 name: report
 type: aggregate
 short_description: What the report says of the run, and a report of a run that ended before its proof
-version_added: 0.3.0
+version_added: 1.0.0
 author: The gpulab founders (@gpulab)
 description:
   - Notes what each task changes and how long the run takes, for M(gpulab.node.report).

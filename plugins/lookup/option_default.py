@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = """
 name: option_default
 short_description: Look up what an option is where the inventory does not set it
-version_added: 0.3.0
+version_added: 1.0.0
 author: The gpulab founders (@gpulab)
 description:
   - Returns the value that the host's type sets (C(catalog/host_types.yml)), or else the default of the option's

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: alternative
 short_description: Select what a link of update-alternatives leads to
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Makes a path the selected alternative of a name, and makes it known as one where it is not.
 extends_documentation_fragment: gpulab.node.attributes

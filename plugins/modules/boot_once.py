@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: boot_once
 short_description: Let GRUB start an installer exactly once
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - The part of M(gpulab.node.installer_boot) that works on the node. Use that one.
 options:

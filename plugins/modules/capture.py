@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: capture
 short_description: Capture a node on the controller, so that a reinstall loses nothing
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Reads what a rebuild of the node needs and puts every path of its root file systems into one bin. Paths that fit in
     no bin are the remainder. A reinstall would lose these.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: capture_compare
 short_description: Show what changed on a node between two captures
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Compares two captures of a host on the controller. By default, these are the newest one and the one before.
   - Says by section what was added, what is gone and what changed. Of a secret file it says at most that its content

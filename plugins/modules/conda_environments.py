@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: conda_environments
 short_description: Keep conda environments, each built beside the former one and tried before it replaces it
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Brings conda environments to the wanted state with micromamba, which it installs in the version named.
   - An environment is solved again only when something else is wanted of it, or when a package of it is gone, damaged or

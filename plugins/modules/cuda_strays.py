@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cuda_strays
 short_description: Move aside CUDA toolkits and libraries that no package brought
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Renames each directory or file named into the directory C(.gpulab-strays) beside it. This takes no room and loses
     nothing. C(mv) brings it back, and so does O(restore).

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cuda_wheels
 short_description: Keep CUDA toolkits that are made of NVIDIA's wheels
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Has pip fetch the wheels named, each by its SHA-256, and puts what is in them where NVIDIA's packages have it,
     C(/usr/local/cuda-X.Y), with the names C(lib64) and C(lib*.so) that those packages have.

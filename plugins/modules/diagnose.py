@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: diagnose
 short_description: Find out why a program on a GPU node fails, hangs or is slow
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Looks at processes, GPU memory, libraries, environments, the network and storage, and ranks the causes that
     it finds by what they cost. Each has what was seen, a command that cures it, and the source of the rule.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: diagnosis_page
 short_description: Say what the diagnoses of several nodes tell together, and write them as a page
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Compares the ranks of each job that runs over several nodes, from what M(gpulab.node.diagnose) has returned of each
     host. Names the ranks that are on none of them, and the rank that stands elsewhere than most.

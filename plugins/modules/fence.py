@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: fence
 short_description: Take a node out of service until its users are done, and bring it back
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Keeps new work from a node, waits until nobody uses it, and brings it back into service. Nothing is ever killed.
   - The node has a record of its fence, C(/var/lib/gpulab/fence.json). Only the run that fenced it lifts the fence, and

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_settings
 short_description: Set power limits, clocks, compute mode, ECC, MIG, its instances and more of GPUs, and read each back
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Sets through NVML what differs, reads each setting back, and fails where a GPU did not take one (GPULAB-H125). NVML
     is called in a child process with a deadline, so a hung driver does not hang the task.

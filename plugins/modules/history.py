@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: history
 short_description: Say what the history knows of the hosts of the play
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Reads the lines that M(gpulab.node.report) added for each proof. Says of each host what its last proof found, what
     is new and gone since those before, what gets worse from proof to proof, and the range of what each GPU showed.

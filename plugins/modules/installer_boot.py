@@ -7,7 +7,7 @@
 DOCUMENTATION = r"""
 module: installer_boot
 short_description: Send a node into the installer that reinstalls it, once
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Plans the reinstall of a captured node, puts the installer on it, lets GRUB start it exactly once, and waits for
     the new system. Nothing is wiped before the installer itself has looked at the machine and its disks.

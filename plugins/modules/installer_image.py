@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: installer_image
 short_description: Make the image that installs a node, on the controller
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Makes a tree of a system from its packages with C(mmdebstrap). The tree boots as the installer, whole in memory, and
     is what the installer then copies to the disk.

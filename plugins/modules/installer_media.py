@@ -7,7 +7,7 @@
 DOCUMENTATION = r"""
 module: installer_media
 short_description: Write media that reinstall captured nodes which are down
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Plans the reinstall of a host by its latest capture, and writes an ISO image, which is as well for a USB stick, and
     a folder for network boot. Both start by BIOS and UEFI. No node is connected to.

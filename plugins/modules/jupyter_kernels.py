@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: jupyter_kernels
 short_description: Let every Jupyter of the node offer environments as kernels
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Keeps a C(kernel.json) for each environment named, in C(/usr/local/share/jupyter/kernels). The kernel's programs are
     found as after activating the environment.

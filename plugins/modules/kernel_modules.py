@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_modules
 short_description: Load or unload modules of the kernel
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Loads modules that the running kernel does not have, or unloads those that it has.
 extends_documentation_fragment: gpulab.node.attributes

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: munge_key
 short_description: Keep the MUNGE key of a host
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Without O(key), returns the key of the host, and makes one at random where there is none. With O(key), lets the host
     have that one; a key that was there is kept beside it, once, as C(munge.key.former).

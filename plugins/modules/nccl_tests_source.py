@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nccl_tests_source
 short_description: Fetch and unpack the source of nccl-tests
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Fetches the archive, compares its SHA-256 and unpacks it, without the directory that everything in it lies in.
   - Unlike the variables of a task's environment, which Ansible shows at C(-vvv), the proxies are not shown anywhere.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nodes_all_reduce
 short_description: Run one all_reduce over the nodes of a play
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - All nodes of the play that M(gpulab.node.gpu_tests) found able run one all_reduce by the PyTorch of each, started by
     torchrun, with the start line of the role C(nccl) where a node has it. The result is compared exactly, the bus

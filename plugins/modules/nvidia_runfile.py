@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_runfile
 short_description: Install, change or remove an NVIDIA driver that comes as a .run file
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Fetches the file, compares its SHA-256, and sees that it is the planned driver before it is run.
   - Builds the kernel modules for every kernel in a directory of its own first, and refuses (GPULAB-D033) where that

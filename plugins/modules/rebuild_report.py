@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rebuild_report
 short_description: Say what came back in the rebuild of a node, and what did not
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Compares the capture that a node came back from with the newest one, leaves out the differences that each reinstall
     makes (C(catalog/rebuild.yml)), and adds what the steps of the rebuild could not bring back. Writes

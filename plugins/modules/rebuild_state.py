@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rebuild_state
 short_description: Read or write how far the rebuild of a node came
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Keeps C(rebuild.json) beside the captures of a host on the controller. The node is not connected to.
 options:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: receipt
 short_description: Record on the node what a role has brought it to
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - The last task of each role. It records what the role worked from (its settings, the plan, the hardware, this
     version of gpulab), what of the plan a proof compares the node with, and what the role answers for on the node.

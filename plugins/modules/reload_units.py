@@ -7,7 +7,7 @@
 DOCUMENTATION = r"""
 module: reload_units
 short_description: Let systemd read its units again, but not while somebody uses a GPU
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Containers that use a GPU can lose it when systemd reloads its units. So every role of gpulab reloads by this, and
     nothing is reloaded while the facts of the run say that somebody uses a GPU. systemd reads the files at the next

@@ -7,7 +7,7 @@
 DOCUMENTATION = r"""
 module: repository
 short_description: Declare a vendor's repository to the package manager of the node
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Declares a repository by M(gpulab.node.apt_repository) on systems of Debian's family, and by
     M(gpulab.node.dnf_repository) on those of Red Hat's, as the facts of the run say. Each is described there.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: restore_software
 short_description: Bring back the software of a capture
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - One part of a rebuild, see O(work). Each part can run again, and changes nothing where all is back.
   - What cannot be brought back does not fail the task. RV(missing) names it.

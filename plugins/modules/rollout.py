@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rollout
 short_description: The order of a rollout, and what became of each node
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Keeps C(RUN/rollout.json) and C(RUN/hosts/) on the controller for C(playbooks/rollout.yml). The node is not
     connected to.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_texts
 short_description: Read the files of Slurm on its controller
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Returns C(slurm.conf), C(gres.conf) and gpulab's own files beside them, and the files that C(slurm.conf) includes.
   - Changes nothing.

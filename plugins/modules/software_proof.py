@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: software_proof
 short_description: Try the Python environments, the compilers and the container engine of a node, all at once
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Has the interpreter of each environment that M(gpulab.node.venv_environments) or M(gpulab.node.conda_environments)
     made import its framework, multiply matrices on the CPU and on each GPU, and tell what it is built for. One follows

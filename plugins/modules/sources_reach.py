@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: sources_reach
 short_description: Refuse a node that cannot reach what the run downloads from
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Asks each repository, package index and file that the roles at work will download from whether it answers, all at
     once, through the proxies that the node has or will have. The node is refused (GPULAB-H218) before anything changes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: storage_tiers
 short_description: Mount disks, arrays, volumes and NFS exports by names that stay, and never lose what is on one
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Mounts each tier now and at every boot, by lines in a block of its own in C(/etc/fstab). Lines of others stay as
     they are. A boot does not wait for a disk that is lost.

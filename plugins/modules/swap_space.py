@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: swap_space
 short_description: Give a node swap on a file or partition that is declared
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Makes a swap file where there is no file, or swap on a partition that is blank, and switches it on. The partition is
     read whole before, and must be zeros; one that takes longer than 20 minutes is refused.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: units
 short_description: Start, stop, enable and disable units of systemd
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Brings several units to one state, in one task. One question to systemd tells what they are; only what differs is
     done.

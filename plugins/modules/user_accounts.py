@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: user_accounts
 short_description: Give a node the people and groups of the inventory
-version_added: 0.3.0
+version_added: 1.0.0
 description:
   - Makes groups and accounts with the numbers of the inventory, their homes and their keys, and ends accounts. All
     people are looked at before the first change, and one refusal names everything that is wrong.
