@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ class Browser:
         self._number, self._session, self._rest = 0, "", b""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.ask("Page.enable")
 
     def ask(self, method: str, **parameters: Any) -> Any:
         """Return the result of a command."""
@@ -68,8 +68,10 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media="", features=[scheme])
-        self.ask("Page.navigate", url=page.as_uri())
-        self._next(lambda one: one.get("method") == "Page.loadEventFired")
+        address = f"{page.as_uri()}?{self._number}"  # no other page that was shown has it
+        self.ask("Page.navigate", url=address)
+        while not self.look(f"location.href === {json.dumps(address)} && document.readyState === 'complete'"):
+            time.sleep(0.01)
 
     def look(self, script: str) -> Any:
         """Return what an expression says of the page; it may use what looks.js has."""
