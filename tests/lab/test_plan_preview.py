@@ -118,7 +118,7 @@ def secrets():
         inner = next((one for _name, one in form.entries if one.secret), None)
         if not (form.secret or inner) or form.elsewhere:  # elsewhere: a password is refused there
             continue
-        if option.startswith(("monitoring_server_", "slurm_")):  # of roles that site.yml does not run
+        if option.startswith(("monitoring_server_", "slurm_", "users_")):  # of roles that site.yml does not run
             continue
         texts = (f"http://user:{CANARY}@192.0.2.1:3128", CANARY)
         text = next(one for one in texts if (inner or form).fits(one))
