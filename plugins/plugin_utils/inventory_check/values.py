@@ -71,6 +71,8 @@ def faults(option: Option, value: Any, name: str | None = None) -> Iterator[Refu
 
 def _wrong_type(option: Option, value: Any, name: str, advice: str | None = None) -> Refusal:
     expected = EXPECTED[option.type]
+    if option.type in ("list", "dict") and isinstance(value, str) and value.startswith(("[", "{")):
+        advice = f"""It is text. Behind -e, write all of it as JSON: -e '{{"{name}": {value}}}'."""
     return refuse(
         "I005",
         variable=name,
