@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import c
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import unread
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
+from ansible_collections.gpulab.node.plugins.plugin_utils.roles import due
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,9 @@ DOCUMENTS = ("report", "history", "preview", "diagnosis")  # JSON that programs 
 
 def interface() -> set[str]:
     """Return what others build on, a line each: its kind and its name. A setting's type and choices are part of it."""
+    settings = options.load().options.items()
     return {
-        *(f"setting {line}" for option in options.load().options.values() for line in _lines(option)),
+        *(f"setting {line}" for name, option in settings if name != due.BY_PLAYBOOK for line in _lines(option)),
         *(f"role {path.name}" for path in ROOT.glob("roles/*")),
         *(f"module {path.stem}" for path in ROOT.glob("plugins/modules/*.py")),
         *(f"playbook {path.stem}" for path in ROOT.glob("playbooks/*.yml")),
