@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import holding, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL, WITHOUT_OWNERS, holding, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "overlay", "tmpfs")
 NO_ANSWER = "it is not there, or does not answer"
 ROOT = 0
 
@@ -57,7 +56,7 @@ def look(node: Node, place: str, people: Iterable[str]) -> Homes:
 
 def _is_local(place: str, table: list[Mount]) -> bool:
     mount = holding(place, table)
-    return mount is None or mount.type in LOCAL
+    return mount is None or mount.type in LOCAL - WITHOUT_OWNERS
 
 
 def _problem(node: Node, place: str, there: str) -> str | None:

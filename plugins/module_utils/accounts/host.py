@@ -26,7 +26,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import (
     records,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.came_by import came_by
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import is_below, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import (
+    LOCAL,
+    WITHOUT_OWNERS,
+    is_below,
+    mounts,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job, Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.users import refuse
 
@@ -144,7 +149,7 @@ def places_to_search(table: list[Mount]) -> list[str]:
     parts = {
         (mount.device, mount.root): mount
         for mount in reversed(table)
-        if mount.type in homes.LOCAL and (mount.type != "overlay" or mount.place == "/")
+        if mount.type in LOCAL - WITHOUT_OWNERS and (mount.type != "overlay" or mount.place == "/")
     }
     roots: dict[str, set[str]] = {}
     for device, root in parts:

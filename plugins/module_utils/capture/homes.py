@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL, Mount, holding, mounts
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import User
@@ -21,24 +21,6 @@ if TYPE_CHECKING:
 
 NO_LOGIN = ("/nologin", "/false", "/sync")
 LINGER = "/var/lib/systemd/linger"
-LOCAL = frozenset(
-    {
-        "bcachefs",
-        "btrfs",
-        "exfat",
-        "ext2",
-        "ext3",
-        "ext4",
-        "f2fs",
-        "jfs",
-        "overlay",
-        "ramfs",
-        "tmpfs",
-        "vfat",
-        "xfs",
-        "zfs",
-    }
-)
 _MOST_LINKS = 40  # as in the kernel
 
 

@@ -12,6 +12,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+# Types of file systems that are on this machine; whatever is none of them may be another's, and may not answer.
+LOCAL = frozenset(
+    {
+        "bcachefs",
+        "btrfs",
+        "exfat",
+        "ext2",
+        "ext3",
+        "ext4",
+        "f2fs",
+        "jfs",
+        "overlay",
+        "ramfs",
+        "tmpfs",
+        "vfat",
+        "xfs",
+        "zfs",
+    }
+)
+WITHOUT_OWNERS = {"vfat", "exfat", "squashfs", "iso9660"}
+
+
 class Mount(NamedTuple):
     """A mount: what is mounted where, with the options of the mount and of its file system.
 

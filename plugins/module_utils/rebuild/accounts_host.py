@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import homes
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL, WITHOUT_OWNERS, mounts
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import accounts, record, release
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.outcome import Outcome
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.renumber import Renumbering
@@ -31,7 +31,6 @@ LOCK = "/etc/.pwd.lock"  # of lckpwdf(3): useradd and passwd wait for it
 LOGIN_DEFS = "/etc/login.defs"
 MODES = {accounts.SHADOW: 0o640, accounts.GSHADOW: 0o640}
 SECRET = frozenset(MODES)
-WITHOUT_OWNERS = {"vfat", "exfat", "squashfs", "iso9660"}
 IN_MEMORY = {"tmpfs"}
 _DAY = 86400
 
@@ -143,7 +142,7 @@ def tops(node: Node) -> list[str]:
     places = homes.Places(node)
     found = ["/"]
     for mount in mounts(node.text("/proc/self/mountinfo")):
-        own = mount.type in homes.LOCAL - WITHOUT_OWNERS and places.on_root_disk(mount.place)
+        own = mount.type in LOCAL - WITHOUT_OWNERS and places.on_root_disk(mount.place)
         if mount.place != "/" and (own or mount.type in IN_MEMORY) and not mount.read_only:
             found.append(mount.place)
     return [str(node.path(one)) for one in found]
