@@ -18,7 +18,7 @@ LAB_IMAGES = $(shell awk '$$1 == "release:" { release = $$2 } $$1 == "gpu:" { pr
 TIMELINE := .lab/timeline
 TIMED := LAB_TIMELINE=$(TIMELINE) ANSIBLE_CALLBACK_PLUGINS=lab/callback_plugins ANSIBLE_CALLBACKS_ENABLED=gpulab.node.report,timeline
 LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the stand-in for a repository
-SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py
+SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py tests/lab/test_people.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test accident-test cuda-builds \
@@ -77,7 +77,7 @@ lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again
 rollout-test: test-setup ## a change over four nodes, one after the other, behind a fence
 	pytest tests/lab/test_rollout.py
 
-slurm-test: test-setup ## a change over the nodes of a Slurm with jobs, and what fails there; a node in a Slurm of somebody else's
+slurm-test: test-setup ## a change over the nodes of a Slurm with jobs, and what fails there; a Slurm of somebody else's; ten people by one run
 	pytest $(SLURM_TESTS)
 
 kill-test: test-setup ## kill site.yml in one task after the other and at random moments; the node has to end where it belongs

@@ -39,7 +39,7 @@ start() {  # name, image, last number of its address, device rules and directori
         shift 4
         docker run --detach --pull never --name "$name" --hostname "${name#"$lab-"}" --label "gpulab=$lab" \
             --network "$lab" --ip "$address" --restart unless-stopped \
-            --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_PTRACE --security-opt seccomp=unconfined \
+            --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_NICE --cap-add SYS_PTRACE --security-opt seccomp=unconfined \
             --cgroupns host --volume /sys/fs/cgroup:/sys/fs/cgroup:rw --tmpfs /run --tmpfs /run/lock --shm-size 1g \
             --env SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1 --device-cgroup-rule 'c 195:* rwm' "$@" "$image" >/dev/null
     )
@@ -48,7 +48,7 @@ start() {  # name, image, last number of its address, device rules and directori
 
 docker network inspect "$lab" >/dev/null 2>&1 || docker network create --subnet "$subnet.0/24" "$lab" >/dev/null || {
     echo "The lab's network $subnet.0/24 is taken on this machine (docker network ls, ip route). Call lab/up.yml with" \
-        "-e lab_subnet=172.30.N and another N, or remove what has it." >&2
+        "-e lab_subnet=172.24.N and another N, or remove what has it." >&2
     exit 1
 }
 number=10

@@ -31,6 +31,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import model as plan_model
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import CODES
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known as known_roles
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage import model as usage_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -249,6 +250,10 @@ FAMILIES = {
     "G": "Diagnosis",
     "F": "Fleet",
     "U": "People",
+    "J": "JupyterHub",
+    "M": "Models",
+    "B": "Bundles",
+    "K": "Images of work",
 }
 TOPICS = {
     "driver": "NVIDIA's driver",
@@ -288,6 +293,7 @@ def documents() -> dict[Path, str]:
         ROOT / "docs/inventory.schema.json": as_json(settings_schemas.inventory()),
         ROOT / "docs/facts.schema.json": schema(facts_model, facts_model.Facts, "facts", "gpu_facts"),
         ROOT / "docs/plan.schema.json": schema(plan_model, plan_model.Plan, "plan", "plan"),
+        ROOT / "docs/usage.schema.json": schema(usage_model, usage_model.Usage, "usage", "usage"),
         **lists_of_roles(),
     }
 

@@ -20,6 +20,7 @@ MINUTES = {
     "nvidia_repository": 30,
     "life": 28,
     "rebuild": 15,
+    "jupyter": 15,
     "unit-slow": 15,
     "capture": 12,
     "conda": 12,
@@ -93,7 +94,7 @@ def target(name: str, minutes: int) -> Gate:
     return Gate(name, minutes, name)
 
 
-FIRST = (target("lint", 15), target("unit", 15), target("sanity", 20))
+FIRST = (target("lint", 20), target("unit", 30), target("sanity", 20))
 OTHERS = (
     target("lab-test", 75),
     target("unit-slow", 45),

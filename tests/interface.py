@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.options import Option
 
 WRITTEN = ROOT / "tests/unit/interface.txt"
-DOCUMENTS = ("report", "history", "preview", "diagnosis")  # JSON that programs of others read
+DOCUMENTS = ("report", "history", "preview", "diagnosis", "usage")  # JSON that programs of others read
 
 
 def interface() -> set[str]:

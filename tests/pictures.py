@@ -1,12 +1,14 @@
 """Make README's picture: what the pages of a plan and of a proof show of a stand-in fleet, nodes that are made up.
 
 The picture notes the structure of the pages that it was taken of: `make docs` takes it again where that is another one.
+That of a hub is taken by molecule/jupyter, of a person at a real one, and notes what it was taken of, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import html
+import re
 import struct
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from unit.preview import hosts
 from unit.report import runs
 
 PICTURE = Path(__file__).parents[1] / "docs/images/plan-and-report.png"
+HUB = PICTURE.with_name("jupyter.png")
 WIDTH, HEIGHT, EACH = 1160, 1320, 600
 # What the pages draw first is drawn again once their sections have been measured.
 SETTLED = "new Promise(done => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 1000))"
@@ -77,6 +80,14 @@ def structure(*texts: str) -> str:
     for text in texts:
         parser.feed(text)
     return hashlib.sha256("\n".join(parser.parts).encode()).hexdigest()
+
+
+def of_hub() -> str:
+    """Return what tells a hub's pages from those of another form, or of another version."""
+    files = Path(__file__).parents[1] / "roles/jupyter/files"
+    form = (files / "jupyterhub_config.py").read_text(encoding="utf-8").partition("def form(")[2]
+    versions = re.findall(r"^jupyter(?:hub|lab)==\S+", (files / "hub.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    return hashlib.sha256("\n".join([form.partition("c = get_config()")[0], *versions]).encode()).hexdigest()
 
 
 def noted(picture: bytes) -> str | None:

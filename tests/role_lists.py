@@ -25,6 +25,14 @@ ROLE = """- name: {task}
 {variables}  when: {when}
   tags: {tags}
 """
+END = """- name: {task}, to the end
+  ansible.builtin.include_role:
+    name: gpulab.node.{name}
+    tasks_from: end
+    apply: {{tags: {tags}}}
+  when: {when}
+  tags: {tags}
+"""
 TABLE = """| Role | What it does | Parts of the plan | Is due with | `remove.yml` |
 | --- | --- | --- | --- | --- |
 """
@@ -33,11 +41,16 @@ IS_DUE = "\"'{}' in ansible_facts['gpulab_plan'].due\""
 
 def apply(roles: Iterable[known.Role]) -> str:
     """Return the text of playbooks/tasks/roles.yml, which runs the roles in this order."""
-    return APPLY.format(roles="\n".join(map(_task, roles)))
+    roles = list(roles)
+    texts = []
+    for role in roles:
+        texts += [_task(other, END) for other in roles if other.ends_before == role.name]
+        texts.append(_task(role, ROLE))
+    return APPLY.format(roles="\n".join(texts))
 
 
-def _task(role: known.Role) -> str:
-    return ROLE.format(
+def _task(role: known.Role, text: str) -> str:
+    return text.format(
         name=role.name,
         task=role.task,
         tags=f"[{', '.join([role.name, *role.tags])}]" if role.tags else role.name,

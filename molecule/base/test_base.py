@@ -60,7 +60,7 @@ def test_apt_pip_and_sessions_go_through_the_proxies_while_they_are_requested(ho
     assert run.status == 0, run.output
     assert went_through() == (True, True)
     session = host.check_output("bash --login -c 'echo $http_proxy $HTTPS_PROXY $no_proxy'").split()
-    assert session == [PROXY, PROXY, "localhost,127.0.0.1,172.30.0.0/16"]
+    assert session == [PROXY, PROXY, "localhost,127.0.0.1,172.16.0.0/12"]
     run = playbook(CONVERGE, node)
     assert run.status == 0, run.output
     assert went_through() == (False, False)

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from scenario import CONVERGE, playbook, task
+from scenario import CONVERGE, EPHEMERAL, playbook, task
 
 DRIVER = "580.178.04"
 DAEMON_JSON = "/etc/docker/daemon.json"
@@ -549,3 +549,79 @@ def test_a_toolkit_of_the_owners_stays(host):
     assert "changed=0" in output
     assert all(host.package(name).is_installed for name in TOOLKIT)
     assert host.file(SPECIFICATION).exists
+
+
+MIRROR = "mirror.test:5443"
+MIRROR_FILES = (
+    f"/etc/docker/certs.d/{MIRROR}/gpulab.crt",
+    "/etc/containers/registries.conf.d/gpulab.conf",
+    "/etc/containerd/certs.d/docker.io/hosts.toml",
+)
+
+
+@pytest.fixture
+def mirror(host):
+    """Serve a registry with an image that is nowhere else, by an authority of the lab's own; return its certificate."""
+    host.check_output("apt-get install --yes --no-install-recommends docker-registry openssl")
+    host.check_output("grep -q mirror.test /etc/hosts || echo 127.0.0.1 mirror.test >> /etc/hosts")
+    host.check_output("mkdir -p /tmp/mirror && chmod 755 /tmp/mirror")
+    host.check_output(
+        "cd /tmp/mirror && openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout key -out crt"
+        " -subj /CN=mirror.test -addext subjectAltName=DNS:mirror.test"
+        " -addext keyUsage=critical,digitalSignature,keyCertSign"
+    )
+    served = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": "/tmp/mirror/data"}},
+        "http": {"addr": ":5443", "tls": {"certificate": "/tmp/mirror/crt", "key": "/tmp/mirror/key"}},
+    }
+    write(host, "/tmp/mirror/config.yml", json.dumps(served))
+    host.check_output("systemd-run --unit=mirror docker-registry serve /tmp/mirror/config.yml")
+    host.check_output("podman push --tls-verify=false tiny docker://%s/library/mirrored:latest", MIRROR)
+    certificate = EPHEMERAL / f"{host.backend.host}.crt"
+    certificate.write_text(host.file("/tmp/mirror/crt").content_string)
+    yield str(certificate)
+    host.run("docker image rm docker.io/library/mirrored; podman image rm docker.io/library/mirrored")
+    host.check_output(
+        "systemctl stop mirror; rm /usr/local/share/ca-certificates/mirror.crt; update-ca-certificates --fresh"
+    )
+
+
+def test_engines_have_images_of_a_registry_from_its_mirror(host, mirror):
+    assert converge(host)[0] == 0  # what tests of before left
+    daemon = pid(host)
+    assert host.run("docker pull --quiet docker.io/library/mirrored").failed
+    assert host.run("podman pull --quiet docker.io/library/mirrored").failed
+    options = {
+        "container_toolkit_engines": ["docker", "podman", "containerd"],
+        "container_toolkit_registry_mirrors": {"docker.io": MIRROR},
+        "base_ca_certificates": [mirror],
+    }
+    status, output = converge(host, **options)
+    assert status == 0, output
+    host.check_output("docker pull --quiet docker.io/library/mirrored")
+    # What role base does with base_ca_certificates; Docker reads that when it starts, and has read its own file now.
+    host.check_output("cp /tmp/mirror/crt /usr/local/share/ca-certificates/mirror.crt && update-ca-certificates")
+    host.check_output("podman pull --quiet docker.io/library/mirrored")
+    host.check_output("ctr content fetch --hosts-dir /etc/containerd/certs.d docker.io/library/mirrored:latest")
+    assert pid(host) == daemon  # a reload was enough
+    assert "changed=0" in converge(host, **options)[1]
+    status, output = converge(host)
+    assert status == 0, output
+    assert not any(host.file(path).exists for path in MIRROR_FILES)
+    assert "registry-mirrors" not in settings(host)
+
+
+def test_docker_reaches_registries_by_the_nodes_proxies(host):
+    status, output = converge(host, base_https_proxy="http://lab:canary@127.0.0.1:3128")
+    assert status == 0, output
+    assert "canary" not in output
+    failed = host.run("docker pull registry.test/image").stderr
+    if "--http-proxy" in host.check_output("dockerd --help"):
+        assert "127.0.0.1:3128" in failed
+        status, output = converge(host)
+        assert status == 0, output
+    else:
+        assert "a Docker before 23" in output
+    assert "127.0.0.1:3128" not in host.run("docker pull registry.test/image").stderr
+    assert "changed=0" in converge(host)[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fresh import WRITTEN, take_away
-from scenario import EPHEMERAL, SCENARIO, Run, each, nodes, playbook, task
+from scenario import EPHEMERAL, SCENARIO, Run, each, nodes, playbook, reboot
 
 CAPTURES = EPHEMERAL / "captures"
 PLANNED, BETTER, LOSSY = "595.91.07", "595.95.01", "595.96.01"
@@ -24,8 +24,8 @@ OF_THE_RELEASE = re.compile(
 )
 OF_PEOPLE = re.compile(r'"ada"|lab-camera|/srv/|/home/ada/(?!venv)')
 OF_GPULAB = re.compile(r"gpulab|nvidia|cuda|nouveau|not needed|half there|held")
-# packages.json names the engine's packages, where gpulab brought them.
-STAYS = re.compile(r"/opt/venvs/|/kernels/venv-|/var/lib/gpulab/((rebuild|restore)/|packages\.json)")
+# packages.json names the engine's packages, where gpulab brought them, users.json the numbers that stay people's.
+STAYS = re.compile(r"/opt/venvs/|/kernels/venv-|/var/lib/gpulab/((rebuild|restore)/|(packages|users)\.json)")
 # What a person does then, as docs/capture.md says: one goes to another disk, the inventory has a word for the others.
 MOVED = "mv /home/ada/results.csv /srv/data/ada"
 ACCOUNTED = {
@@ -45,6 +45,7 @@ SEEN = {
     "camera": "systemctl is-enabled lab-camera; systemctl is-active lab-camera; systemctl cat lab-camera",
     "dataset": "sha256sum /srv/data/ada/dataset /srv/data/ada/results.csv; stat -c %U:%G /srv/data/ada/*",
     "manual": "apt-mark showmanual | grep -x -e cron -e python3-venv",
+    "listed": "id cai; stat -c '%a %U %G' /home/cai; cat /var/lib/gpulab/users.json",
     "registry": "grep -A1 insecure /etc/docker/daemon.json; cd /etc/containers"
     " && cat containers.conf storage.conf registries.conf.d/lab.conf",
 }
@@ -113,6 +114,7 @@ def brings(host):
     (engine,) = [name for name in ("docker", "podman") if host.exists(name)]
     common = (
         "nvidia-ctk --version && test -x /usr/local/cuda/bin/nvcc && /opt/venvs/pytorch/bin/python -c 'import torch'"
+        " && test -s /etc/ssh/gpulab-keys/cai"
     )
     assert (served, host.run(common).rc) == ("200", 0)
     return Expected(
@@ -186,7 +188,7 @@ def life():
     life.run("rollback", "site.yml", status=2, look=loaded, nvidia_driver_version=LOSSY, **later)
     life.run("remove.yml", "playbooks/remove.yml", **later)
     with life.chapter("reboot"):
-        each(lambda host: task(host, "ansible.builtin.reboot"))
+        each(reboot)
     life.seen["removed"], life.seen["people"] = each(left), each(seen)
     came = {name: sorted(life.seen["removed"][name] - life.seen["fresh"][name]) for name in nodes()}
     (EPHEMERAL / "stayed.json").write_text(json.dumps(came, indent=1))

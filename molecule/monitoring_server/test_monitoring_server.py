@@ -132,6 +132,26 @@ def test_a_proof_that_fails_arrives_and_recovers(server):
     assert wait(lambda: not any(one["labels"].get("check") == "gpu-count" for one in alerts(server)), 60)
 
 
+def test_the_power_of_each_gpu_is_recorded(server):
+    """It is simulated, and its counter stands still."""
+    query = "9090/api/v1/query?query=gpulab:gpu_watts"
+    found = wait(lambda: ask(server, query)["result"], 180)
+    assert [series["value"][1] for series in found] == ["0", "0"]
+    assert len({series["metric"]["uuid"] for series in found}) == 2
+
+
+def test_the_page_of_the_month_asks_this_server(tmp_path):
+    """What is recorded once an hour may not be there yet; the page says so, and has no zeros for it."""
+    run = playbook("playbooks/usage.yml", usage_directory=str(tmp_path))
+    assert run.status == 0, run.output
+    assert set(run.changed.values()) == {0}, run.output
+    (file,) = tmp_path.glob("*/usage.json")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    assert [source["name"] for source in data["sources"]] == ["Slurm", "Prometheus, asked from server"]
+    assert "no answer" not in data["sources"][1]["text"]
+    assert data["sources"][1]["known"] or data["total"]["used"] is None
+
+
 def test_a_node_that_cannot_be_reached_stays_a_target(server):
     run = playbook(PLAYBOOK, "-e", json.dumps({"ansible_port": 2}), "-l", "gpu-nodes")
     assert "GPULAB-H001" in run.output or "UNREACHABLE" in run.output.upper()

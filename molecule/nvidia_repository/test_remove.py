@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from scenario import Run, each, everywhere, playbook, task
+from scenario import Run, each, everywhere, playbook, reboot
 
 CONVERGE, UNCOMPILABLE = "molecule/nvidia_repository/converge.yml", "595.97.01"
 JOURNAL = "/var/lib/dpkg/updates/0001"  # as of a dpkg that was cut off
@@ -32,7 +32,7 @@ def story():
     runs["removed"] = remove()
     runs["again"] = remove()
     # A simulated driver that is loaded has its library until then.
-    each(lambda host: task(host, "ansible.builtin.reboot"))
+    each(reboot)
     runs["bare"] = Run(0, "", each(look))
     runs["spoilt"] = playbook(CONVERGE, look=look, nvidia_driver_version=UNCOMPILABLE)
     runs["gone"] = remove()

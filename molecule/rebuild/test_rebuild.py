@@ -38,6 +38,7 @@ SEEN = {
     "sources": "cat /etc/apt/sources.list.d/lab.sources /etc/apt/preferences.d/kernel",
     "environment": "su li -c '/home/li/venv/bin/pip list --format=freeze' && stat -c %U /home/li/venv/bin/python",
     "data": "sha256sum /srv/data/measured; stat -c '%i %U' /srv/data/measured",
+    "models": "cd /srv/models && find . -printf '%p %m %U %G %l\\n' | sort; cat hub/*/blobs/* locks/*/* | sha256sum",
     "odd files": "cd /etc/odd && find . -type f -exec sha256sum {} + | sort; getfacl one; getcap able; stat -c %h *",
     "edited": "tail -1 /etc/bash.bashrc; cat /etc/fstab",
 }
@@ -111,8 +112,15 @@ def test_a_node_that_was_not_reinstalled_is_refused(story, name):
 
 def test_a_fresh_node_is_another_one(story, name):
     different = [one for one in SEEN if story["fresh"][name][one] != story["before"][name][one]]
-    assert {"people", "cron", "holds", "environment", "edited"} <= set(different)
+    assert {"people", "cron", "holds", "environment", "edited", "models"} <= set(different)
     assert story["fresh"][name]["data"] == story["before"][name]["data"].replace(" li", " UNKNOWN")
+
+
+def test_of_models_a_capture_has_the_locks_alone(story, name):
+    assert "model.safetensors" in story["before"][name]["models"]
+    captured = json.loads((CAPTURES / name / "latest/manifest.json").read_text())["files"]
+    files = [one["path"] for one in captured if one["path"].startswith("/srv/models/") and "sha256" in one]
+    assert files == [f"/srv/models/locks/models--acme--tiny/{'a' * 40}.sha256"]
 
 
 def test_check_mode_says_what_would_be_done(story):

@@ -17,7 +17,7 @@ def take_away():
     subnet = inspect(names[0], ADDRESS).rpartition(".")[0]
     systems = [f"{WRITTEN[name].get('next', WRITTEN[name]['release'])}/{WRITTEN[name]['gpu']}" for name in names]
     images = run(PROJECT / "lab/images.sh", *systems, text=True).split()
-    volumes = [",".join(WRITTEN[name]["volumes"]) for name in names]
+    volumes = [",".join(WRITTEN[name].get("volumes", [])) for name in names]
     wanted = [f"{name}={image}={volume}" for name, image, volume in zip(names, images, volumes)]
     keys = {name: run("docker", "exec", container(name), "sh", "-c", KEYS) for name in names}
     for name in names:

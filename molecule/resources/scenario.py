@@ -63,6 +63,12 @@ def task(host, module, /, *, check=False, **options):
         return error.result
 
 
+def reboot(host):
+    """Reboot a node, and wait until it is back. While it goes down, it answers with another boot's ID already."""
+    result = task(host, "ansible.builtin.reboot", post_reboot_delay=15)
+    assert result.get("rebooted"), result
+
+
 def hide(pattern, *, back=False):
     """Take files out of the repository that the scenario serves, as vendors do, or put them back."""
     for path in (LAB / "repository").rglob(f"{pattern}{'.hidden' if back else ''}"):

@@ -1,8 +1,12 @@
 """Slurm, seen from its nodes: daemons, control groups and jobs are real, the GPUs behind the device files are not."""
 
+import json
 import time
+from datetime import datetime, timezone
 
 import pytest
+import testinfra
+from scenario import LAB, nodes, playbook
 
 CONTROLLER = {"debian13": "head", "debian12": "debian12"}
 TYPE = {"debian13": "a100-pcie-40gb", "debian12": "rtx-4090"}
@@ -87,3 +91,33 @@ def test_accounting_knows_the_jobs(host, name):
 
     if CONTROLLER[name] == "head":  # which keeps accounts
         assert wait(seen)
+
+
+def test_the_page_of_the_month_knows_what_was_held_by_somebody_who_has_left(tmp_path):
+    """Her association is deleted before the page is written; the other controller keeps no accounting, and says so."""
+    (head,) = testinfra.get_hosts(["ansible://head"], ansible_inventory=str(LAB / "inventory"), sudo=True)
+    head.check_output("sacctmgr --immediate add account vision")
+    head.check_output("sacctmgr --immediate add user daemon account=vision")
+    there = nodes()["debian13"]
+    there.check_output("cd /tmp && runuser -u daemon -- salloc --immediate=30 --no-shell --gres=gpu:2 && sleep 6")
+    there.check_output("scancel --user=daemon")
+    ended = "sacct --allusers --noheader --allocations --parsable2 --user=daemon --format=End"
+    assert wait(lambda: head.check_output(ended) not in ("", "Unknown"))
+    head.check_output("sacctmgr --immediate delete user daemon")
+    run = playbook(
+        "playbooks/usage.yml",
+        usage_month=f"{datetime.now(timezone.utc):%Y-%m}",
+        usage_directory=str(tmp_path),
+        usage_names=True,
+    )
+    assert run.status == 0, run.output
+    assert set(run.changed.values()) == {0}, run.output
+    (file,) = tmp_path.glob("*/usage.json")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    known = {source["name"]: source["known"] for source in data["sources"]}
+    assert known == {"Slurm on head": True, "Slurm on debian12": False, "Prometheus": False}
+    (vision,) = [group for group in data["groups"] if group["name"] == "vision"]
+    (daemon,) = [user for user in data["users"] if user["name"] == "daemon"]
+    (node,) = [node for node in data["nodes"] if node["name"] == "debian13"]
+    assert 0.002 < vision["held"] == daemon["held"] <= node["held"] < 1
+    assert (vision["used"], vision["kwh"]) == (None, None)

@@ -58,6 +58,15 @@ def test_a_session_has_the_limits_of_the_slice(host):
     ]
 
 
+def test_who_logs_in_reads_that_gpus_are_shared_but_where_slurm_gives_them_out(host):
+    login = "su --login ada -c 'bash --login -i -c true 2>&1'"
+    assert "shared" not in host.check_output(login)  # there is no GPU
+    host.check_output("touch /dev/nvidia0")
+    assert "shared by manners" in host.check_output(login)
+    host.check_output("install -D /dev/null /usr/sbin/slurmd")
+    assert "shared" not in host.check_output(f"{login}; rm /usr/sbin/slurmd /dev/nvidia0")
+
+
 def test_who_is_in_no_list_is_told_and_left():
     run = scenario.playbook(USERS, "--check")
     assert run.status == 0, run.output
@@ -84,6 +93,60 @@ def test_a_refused_list_changes_nothing(people, told):
     assert scenario.each(lambda host: host.check_output(accounts)) == before
 
 
+def site(*options):
+    """Run what of site.yml gives people to the nodes."""
+    run = scenario.playbook("site.yml", "--tags=users", *options)
+    assert run.status == 0, run.output
+    return run
+
+
+BY_HAND = {
+    "echo '#' >> /etc/ssh/gpulab-keys/ada": "has other keys",
+    "chage --expiredate 1 ada": "has an account that ends on another day",
+    "gpasswd --delete ada vision": "is not in the group vision",
+}
+
+
+def test_site_yml_gives_people_to_the_nodes_and_names_what_somebody_changed():
+    site()
+    assert set(site().changed.values()) == {0}
+    for command in BY_HAND:
+        scenario.everywhere(command)
+    preview = " ".join(scenario.playbook("playbooks/plan.yml", "--tags=users").output.split())
+    proof = " ".join(scenario.playbook("playbooks/verify.yml", verify_fail_on="warn").output.split())
+    for text in BY_HAND.values():
+        assert text in preview
+        assert text in proof
+    assert "users-accounts" in proof
+    assert "1 account with a number of people's in no list: uid 20099" in proof
+    assert "stranger" not in proof
+    assert min(site().changed.values()) > 0
+    for host in scenario.nodes().values():
+        assert logs_in(host, "ada") == "20001"
+        assert "vision" in host.check_output("id ada")
+    assert set(site().changed.values()) == {0}
+    assert set(site("--check").changed.values()) == {0}
+
+
+def test_the_proof_takes_limits_from_systemd_and_not_from_the_file():
+    directory = "/run/systemd/system/user-20001.slice.d"
+    scenario.everywhere(f"mkdir {directory} && printf '[Slice]\\nMemoryMax=infinity\\n' > {directory}/60-others.conf")
+    scenario.everywhere("systemctl daemon-reload")
+    proof = scenario.playbook("playbooks/verify.yml", verify_fail_on="warn").output
+    scenario.everywhere(f"rm -r {directory} && systemctl daemon-reload")
+    assert "warn users-limits: sessions of ada have MemoryMax infinity" in " ".join(proof.split())
+    proof = scenario.playbook("playbooks/verify.yml", verify_fail_on="warn").output
+    assert "warn users-limits" not in proof
+
+
+def test_after_the_quick_playbook_site_yml_takes_nothing_for_a_change_by_hand():
+    assert play(ADA, OLD, {**EVE, "groups": ["vision"]}).status == 0
+    run = scenario.playbook("site.yml", "--tags=users", users_people=[ADA, OLD, {**EVE, "groups": ["vision"]}])
+    assert run.status == 0, run.output
+    assert "not by gpulab" not in run.output
+    assert set(run.changed.values()) == {0}
+
+
 def test_keys_that_sshd_would_not_read_are_refused():
     others = "/etc/ssh/sshd_config.d/00-others.conf"
     scenario.everywhere(f"echo 'AuthorizedKeysFile .ssh/authorized_keys' > {others}")
@@ -96,7 +159,7 @@ def test_somebody_leaves_and_nothing_is_lost():
     run = play(ADA, OLD, EVE, BEN)
     assert run.status == 0, run.output
     for done in (
-        "echo work > /home/ben/thesis && chown ben: /home/ben/thesis",
+        "su ben -c 'echo work > ~/thesis; mkdir ~/.aws; echo secret > ~/.aws/token; ln -s /etc/shadow ~/.aws/link'",
         "echo '0 0 1 1 * true' | crontab -u ben -",
         "su ben -c 'echo true | at now + 30 days'",
         "mkdir -p /var/lib/systemd/linger && touch /var/lib/systemd/linger/ben",
@@ -120,8 +183,21 @@ def test_somebody_leaves_and_nothing_is_lost():
     assert set(play(ADA, OLD, EVE, LEAVING).changed.values()) == {0}
 
 
+def hand_over():
+    """Return the commands with which docs/people.md hands Ben's files over to Ada, but for that which only looks."""
+    text = (scenario.PROJECT / "docs/people.md").read_text().partition("### The heir gets the files")[2]
+    commands = [line.partition("#")[0].strip() for line in text.split("```")[1].strip().splitlines()]
+    return [command for command in commands if not command.startswith("find / ")]
+
+
 def test_an_account_goes_only_when_nothing_is_left_and_its_number_stays():
-    scenario.everywhere("systemctl stop bens.service; tar -C /home -cf /root/ben.tar ben; rm -r /home/ben")
+    scenario.everywhere("systemctl stop bens.service")
+    for command in hand_over() * 2:
+        scenario.everywhere(command)
+    for host in scenario.nodes().values():
+        assert host.check_output("cd /home/from-ben && stat --format=%U:%G:%a . && cat thesis") == "ada:ada:700\nwork"
+        assert host.check_output("cat /home/ben/.aws/token; ls /home/from-ben") == "secret\nthesis"
+    scenario.everywhere("rm -r --one-file-system /home/ben")
     absent = {**BEN, "state": "absent"}
     run = play(ADA, OLD, EVE, absent)
     assert run.status == 0, run.output
@@ -149,6 +225,44 @@ def test_an_own_file_that_leads_to_the_keys_of_root_gives_nothing_away():
         assert host.file("/home/ada/.ssh/authorized_keys").is_symlink
 
 
+CLIENT = """#!/bin/sh
+case $0 in *scancel) exec rm -f /run/waits ;; esac
+test ! -e /run/down || exec sleep 600
+echo 7 eve RUNNING
+cat /run/waits 2>/dev/null || true
+"""
+
+
+def test_jobs_that_wait_in_slurm_are_cancelled_and_no_run_hangs_where_nobody_answers():
+    """The client is a stand-in; molecule/slurm has the real one."""
+    for name in ("squeue", "scancel"):
+        path = f"/usr/local/bin/{name}"
+        scenario.everywhere(f"printf '%s' '{CLIENT}' > {path} && chmod 755 {path}")
+    scenario.everywhere("echo 8 eve PENDING > /run/waits; touch /run/down")
+    gone = [ADA, OLD, {**EVE, "state": "leaving"}]
+    down = play(*gone)
+    assert (down.status, "Slurm does not answer" in " ".join(down.output.split())) == (0, True), down.output
+    scenario.everywhere("rm /run/down; test -e /run/waits")
+    run = play(*gone)
+    assert "eve leaves and still has jobs of Slurm: 7" in " ".join(run.output.split())
+    scenario.everywhere("! test -e /run/waits; rm /usr/local/bin/squeue /usr/local/bin/scancel")
+    assert set(play(*gone).changed.values()) == {0}
+
+
+def test_scratch_ages_as_the_guide_has_it(host):
+    """What is old is gone; what came with an old date, was written, or is behind a link or a lock, is there."""
+    text = (scenario.PROJECT / "docs/people.md").read_text().partition("# /etc/tmpfiles.d/scratch.conf\n")[2]
+    lines = text.partition("```")[0].replace("60d", "3s")
+    host.check_output("mkdir -p /scratch/docker /scratch/locked /elsewhere && ln -s /elsewhere /scratch/link")
+    host.check_output("touch /scratch/old /scratch/written /scratch/docker/layer /scratch/locked/file /elsewhere/file")
+    host.check_output("sleep 4; touch /scratch/written; touch -d 2020-01-01 /scratch/unpacked")
+    clean = f"printf '%s' '{lines}' | flock /scratch/locked systemd-tmpfiles --clean -"
+    host.check_output(clean)
+    left = host.check_output("cd / && find scratch elsewhere -type f | sort; rm -r /scratch /elsewhere").split()
+    kept = ["docker/layer", "locked/file", "unpacked", "written"]
+    assert left == ["elsewhere/file", *(f"scratch/{name}" for name in kept)]
+
+
 def test_removal_takes_limits_and_keys_and_leaves_people():
     run = scenario.playbook(USERS, users_state="absent")
     assert run.status == 0, run.output
@@ -157,4 +271,5 @@ def test_removal_takes_limits_and_keys_and_leaves_people():
         assert not host.file("/etc/systemd/system/user-.slice.d/50-gpulab-users.conf").exists
         assert not host.file("/etc/ssh/sshd_config.d/10-gpulab-users.conf").exists
         assert not host.file("/etc/ssh/gpulab-keys").exists
+        assert not host.file("/etc/profile.d/gpulab-users.sh").exists
     assert set(scenario.playbook(USERS, users_state="absent").changed.values()) == {0}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import over_nodes
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import Diagnosis
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.page import page
@@ -18,18 +18,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import plac
 ARGUMENTS = {"variable": {"type": "str", "required": True}, "path": {"type": "path"}}
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostsAction):
     """Collect the diagnoses of all hosts of the play from hostvars."""
 
-    BYPASS_HOST_LOOP = True
-    _supports_check_mode = True
-    _requires_connection = False
+    spec = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Write the page, and return lines for a terminal."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
-        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
         documents = _documents(variables["ansible_play_hosts"], variables["hostvars"], arguments["variable"])
         lines = over_nodes.lines(documents)
         if documents and arguments["path"]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -22,6 +23,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step imp
     ModuleError,
     StepOutcome,
 )
+
+BEGUN = "gpulab_build_begun"  # {"kernel": that for which a build has begun, "of": the run, the module and its version}
 
 
 def step_name(module: str, kernel: str) -> str:
@@ -44,22 +47,33 @@ class ActionModule(LongStepAction):
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Have the module installed for every kernel that is this task's. Raises Refusal."""
         self._share, self._hosts = args.pop("share", None), args.pop("shared_with", [])
+        self._kept, begin = args.pop("builds_directory", None), args.pop("begin", False)
+        self._store = BuildStore(self._kept)
         self._args = args
         self._warnings: list[str] = []
+        if self._share == "check":
+            self._store.check()
+            return {"changed": False}
         if self._share == "describe":
             builds = {} if self._task.check_mode else self._ask_dkms("describe")["builds"]
             return {"ansible_facts": {shared_builds.FACT: {"run": self._run_id(), "kernels": builds}}}
         seen = self._ask_dkms("look")
         if self._task.check_mode:
-            return self._predict(seen)
+            return {"changed": False} if begin else self._predict(seen)
         self._args = {**args, "version": seen["version"]}
         self._said = self._read_said()
-        due = [kernel for kernel in seen["missing"] if self._is_due(kernel)]
+        self._begun = self._read_begun()
+        if self._begun:
+            seen["kernels"][self._begun] = "added"  # as it was before; it may have ended meanwhile
+        due = [kernel for kernel, stands in seen["kernels"].items() if stands != "installed" and self._is_due(kernel)]
+        if begin:
+            return self._begin(due[0], seen["kernels"][due[0]]) if due else {"changed": False}
         loaded = {kernel: node for kernel in due if (node := self._provide(kernel, seen["kernels"][kernel]))}
         after = self._ask_dkms("look")["kernels"] if due else seen["kernels"]
         result = self._result(seen, due, after)
         result.update({"loaded": loaded} if self._share == "rest" else {})
         result.update({"warnings": self._warnings} if self._warnings else {})
+        result.update({"ansible_facts": {BEGUN: {}}} if self._begun else {})
         return result
 
     def _predict(self, seen: dict[str, Any]) -> dict[str, Any]:
@@ -83,23 +97,46 @@ class ActionModule(LongStepAction):
     def _is_due(self, kernel: str) -> bool:
         """Tell whether this task provides the module for a kernel, and not the one that loads."""
         digest = self._digest(kernel)
-        if self._share != "first" or digest is None:
+        if self._share != "first" or digest is None or kernel == self._begun:
             return True
         is_builder = shared_builds.builder(self._said, kernel, digest) == self._own
-        return is_builder and not BuildStore().find(digest)
+        return is_builder and not self._store.find(digest)
 
     def _provide(self, kernel: str, stands: str) -> str:
         """Load or build the module for a kernel; return the node that it comes from, empty for this one."""
         digest = self._digest(kernel)
-        found = BuildStore().find(digest) if digest else None
+        found = self._store.find(digest) if digest else None
         if found and self._share == "rest" and self._load(kernel, found):
             return found.node
-        if stands == "built":
-            self._ask_dkms("discard", kernels=[kernel])
+        self._discard_what_was_cut_short(kernel, stands)
         self._build(kernel)
-        if digest and self._share == "first" and shared_builds.is_awaited(self._said, self._own, kernel, digest):
+        if digest and self._share == "first" and self._is_wanted(kernel, digest):
             self._pack(kernel, digest)
         return ""
+
+    def _begin(self, kernel: str, stands: str) -> dict[str, Any]:
+        """Begin to build the module for a kernel, and note that for the task that follows it."""
+        self._discard_what_was_cut_short(kernel, stands)
+        self._ask({"operation": "start", **asdict(self._step(kernel)), "wait": 0})
+        return {"changed": True, "ansible_facts": {BEGUN: {"kernel": kernel, "of": self._own_build()}}}
+
+    def _discard_what_was_cut_short(self, kernel: str, stands: str) -> None:
+        """Take away a build that is not installed, unless a step is at work on it: its files may be half written."""
+        name = self._step(kernel).name
+        if stands == "built" and self._ask({"operation": "poll", "name": name, "wait": 0})["state"] != "running":
+            self._ask_dkms("discard", kernels=[kernel])
+
+    def _read_begun(self) -> str:
+        """Return the kernel for which this run has begun to build the module, until that was followed; else empty."""
+        begun = self._task_vars.get("ansible_facts", {}).get(BEGUN) or {}
+        return begun["kernel"] if self._share != "rest" and begun.get("of") == self._own_build() else ""
+
+    def _own_build(self) -> list[str]:
+        return [self._run_id(), self._args["module"], self._args["version"]]
+
+    def _is_wanted(self, kernel: str, digest: str) -> bool:
+        """Tell whether a node of this run, or of a later one, may load this build."""
+        return self._kept is not None or shared_builds.is_awaited(self._said, self._own, kernel, digest)
 
     def _build(self, kernel: str) -> None:
         """Build and install the module for one kernel. Raises Refusal D001 when it does not compile."""
@@ -110,22 +147,26 @@ class ActionModule(LongStepAction):
 
     def _install(self, kernel: str) -> StepOutcome:
         """Have DKMS install the module for a kernel, which it compiles where it has to."""
+        return self.run_step(self._step(kernel))
+
+    def _step(self, kernel: str) -> LongStep:
+        """Return the step that builds and installs the module; what this run has begun may have ended meanwhile."""
         module, version = self._args["module"], self._args["version"]
         argv = ["dkms", "install", "-m", module, "-v", version, "-k", kernel]
         timeout = int(self._args.get("timeout", 1800))
-        return self.run_step(LongStep(step_name(module, kernel), argv, timeout, ENVIRONMENT))
+        return LongStep(step_name(module, kernel), argv, timeout, ENVIRONMENT, pick_up=kernel == self._begun)
 
     def _pack(self, kernel: str, digest: str) -> None:
         """Get the build from the node, for the others; where that fails, these build by themselves."""
-        store, directory = BuildStore(), self._make_tmp_path()
+        directory = self._make_tmp_path()
         try:
             packed = self._ask_dkms("pack", kernels=[kernel], path=directory)
             why = packed.get("not_shared", "")
             if not why:
-                self._connection.fetch_file(f"{directory}/{TARBALL}", str(store.draft(digest)))
-                arrived = store.add(digest, packed["checksum"], self._own)
+                self._connection.fetch_file(f"{directory}/{TARBALL}", str(self._store.draft(digest)))
+                arrived = self._store.add(digest, packed["checksum"], self._own)
                 why = "" if arrived else "it did not arrive whole"
-        except (AnsibleError, ModuleError, OSError) as error:
+        except (AnsibleError, ModuleError, OSError, Refusal) as error:
             why = str(error)
         finally:
             self._remove_tmp_path(directory)

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import Known, of, told
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS, place
@@ -20,18 +20,14 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report import nights
 ARGUMENTS = {"directory": {"type": "path"}, "days": {"type": "int", "default": 90}, "page": {"type": "path"}}
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostsAction):
     """Read the history of all hosts of the play, on the controller."""
 
-    BYPASS_HOST_LOOP = True
-    _supports_check_mode = True
-    _requires_connection = False
+    spec = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return what is known of each host, and lines for a terminal."""
-        super().run(tmp, task_vars)
-        names = (task_vars or {})["ansible_play_hosts_all"]
-        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
+        names = variables["ansible_play_hosts_all"]
         directory, now = Path(arguments["directory"] or REPORTS / "history"), datetime.now(timezone.utc)
         hosts: list[Known] = []
         pictured: list[nights.HostNights] = []

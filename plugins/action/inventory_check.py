@@ -11,11 +11,11 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import split_host_pattern
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, inventory_check, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import unread
 
 display = Display()
@@ -24,25 +24,17 @@ display = Display()
 OF_THE_NODE = ("ansible_facts", "ansible_local")
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostsAction):
     """Collect the variables of the play's hosts and fail with everything that is wrong with them."""
 
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - there are none
         """Return success, or one line for each refusal."""
-        super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        self.validate_argument_spec({})
         known = options.load()
-        hosts = {name: _variables(task_vars["hostvars"], name, known) for name in task_vars["ansible_play_hosts_all"]}
-        groups = task_vars["groups"]
+        hosts = {name: _variables(variables["hostvars"], name, known) for name in variables["ansible_play_hosts_all"]}
+        groups = variables["groups"]
         refusals = inventory_check.check(hosts, groups, known, catalog.load())
-        tags = [task_vars.get(name, ()) for name in ("ansible_run_tags", "ansible_skip_tags")]
-        directories = _directories(task_vars)
+        tags = [variables.get(name, ()) for name in ("ansible_run_tags", "ansible_skip_tags")]
+        directories = _directories(variables)
         refusals += [*unread.tags(context.CLIARGS.get("args", ()), *tags), *unread.groups(directories, groups)]
         refusals += unread.limits(split_host_pattern(context.CLIARGS.get("subset") or ""), groups)
         refusals += unread.nulls(load_extra_vars(self._loader))
@@ -65,8 +57,10 @@ def _variables(hostvars: Any, host: str, known: options.Options) -> dict[str, An
     """Return the variables of a host that are to be judged, their templates worked out."""
     mine, variables = hostvars[host], {}
     facts = mine.get("ansible_facts", {})  # where Ansible injects them, they are variables too, and no input
+    kept = hostvars._variable_manager._nonpersistent_fact_cache.get(host, {})  # noqa: SLF001 - nothing else tells them apart
+    of_roles = {name for name in kept if name.startswith("__")}  # which an earlier play of the run has run
     for name in mine:
-        if name in facts or not (name in inventory_check.CONNECTION or known.concerns(name)):
+        if name in facts or name in of_roles or not (name in inventory_check.CONNECTION or known.concerns(name)):
             continue
         try:
             variables[name] = mine[name]

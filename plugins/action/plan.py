@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.filter.file_text import file_text
+from ansible_collections.gpulab.node.plugins.module_utils.bundle.reading import address_of
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import use
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import SIGNERS
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import durations
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
@@ -67,9 +72,10 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         if arguments["reinstalled_as"]:
             return {**result, "plan": plan, "because": reasons(plan)}
-        receipts, values = facts.get("receipts", {}), host_types.values(plan, variables, self._templar.template)
-        plan["due"] = due.roles(receipts, plan, facts, values, variables)
-        plan["drift"] = drifted(receipts)
+        values = host_types.values(plan, variables, self._templar.template)
+        refused = self._look_ahead(plan, facts, values, variables)
+        if refused:
+            return {**result, **refused}
         if plan["drift"]:
             host, drift = variables.get("inventory_hostname", ""), first(plan["drift"], SHOWN, "; ")
             result["warnings"] = [f"{host}: since the last run, not by gpulab: {drift}"]
@@ -81,6 +87,45 @@ class ActionModule(ActionBase):
             "expected": _expected(plan, values, variables),
             "ansible_facts": {"gpulab_plan": plan},
         }
+
+    def _look_ahead(
+        self, plan: Plan, facts: Mapping[str, Any], values: options.Values, variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Add to a plan its bundle, what is due and what changed; return how the task fails, if it does."""
+        receipts = facts.get("receipts", {})
+        plan["bundle"], refused = self._bundle(values, variables, facts["system"])
+        if refused:
+            return refused
+        plan["due"] = due.roles(receipts, plan, facts, values, variables)
+        plan["drift"] = drifted(receipts)
+        try:
+            use.check(plan["bundle"], variables.get("inventory_hostname", ""), plan)
+        except Refusal as refusal:
+            return failure([refusal])
+        return {}
+
+    def _bundle(
+        self, values: Mapping[str, Any], variables: dict[str, Any], system: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the bundle holds for the host, and how the task fails where there is none; one is empty."""
+        bundle, former = values["gpulab_bundle"], use.in_use(variables)
+        if not bundle or (former and former["address"] == address_of(bundle)):
+            return (former if bundle else {}), {}
+        signers = Path(values["bundle_signers"] or Path(values["bundle_keys"]) / SIGNERS).expanduser()
+        arguments = {
+            "bundle": bundle,
+            "signers": signers.read_text(encoding="utf-8") if signers.is_file() else "",
+            "certificates": "\n".join(map(file_text, values["base_ca_certificates"])),
+        }
+        answer = self._execute_module("gpulab.node.bundle_read", arguments, task_vars=variables)
+        if answer.get("failed"):
+            return {}, answer
+        if answer["refusals"]:
+            return {}, failure([Refusal(**one) for one in answer["refusals"]])
+        try:
+            return use.of_host(answer["bundle"], variables["inventory_hostname"], system), {}
+        except Refusal as refusal:
+            return {}, failure([refusal])
 
 
 def _expected(plan: Plan, values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, float]:

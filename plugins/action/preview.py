@@ -9,10 +9,10 @@ import json
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import place
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import by_subject
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview import document, text
@@ -24,26 +24,22 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.model import HostBefore, Preview
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostsAction):
     """Collect the hosts' facts and plans from hostvars, and what the callback gpulab.node.preview has kept."""
 
-    BYPASS_HOST_LOOP = True
-    _supports_check_mode = True
-    _requires_connection = False
+    spec: ClassVar[dict[str, Any]] = {"path": {"type": "path"}, "page": {"type": "path"}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the preview, and write it where path says."""
-        super().run(tmp, task_vars)
-        _validated, arguments = self.validate_argument_spec({"path": {"type": "path"}, "page": {"type": "path"}})
         try:
-            hosts = _hosts(task_vars or {})
+            hosts = _hosts(variables)
             preview = document.build(hosts, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
             if arguments["path"]:
                 _write(Path(arguments["path"]), preview)
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}
         why = {name: by_subject(host["plan"]) for name, host in hosts.items() if host["plan"]}
-        whole = (task_vars or {}).get("ansible_verbosity", 0) > 0
+        whole = variables.get("ansible_verbosity", 0) > 0
         lines = text.lines(preview, why, whole=whole)
         if arguments["page"]:
             lines.append(place(arguments["page"], page(preview)))

@@ -32,8 +32,8 @@ class ActionModule(NormalAction):
             values = host_types.values(plan, variables, self._templar.template)
             args["inputs"] = due.inputs(args["role"], plan, known["gpulab"], values, variables)
             args["plan"] = due.compared(args["role"], plan)
-        else:
-            return {"changed": False, "skipped": True, "skip_reason": "the node has no plan"}
+        else:  # the receipt of an earlier run does not tell what this one did; the next run with a plan looks itself
+            args["state"] = "absent"
         self._task.args = args
         result: dict[str, Any] = super().run(tmp, variables)
         return result

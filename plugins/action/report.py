@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
 ARGUMENTS = {
@@ -20,20 +20,15 @@ ARGUMENTS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(HostsAction):
     """Collect the hosts' facts and results from hostvars and write the report."""
 
-    BYPASS_HOST_LOOP = True
-    _supports_check_mode = True
-    _requires_connection = False
+    spec = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Write the report and return where it is."""
-        super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        _validated, arguments = self.validate_argument_spec(ARGUMENTS)
-        batch = (task_vars.get("__rollout_turn") or {}).get("batch")  # the others of a rollout come later
-        hosts = gather(batch or task_vars["ansible_play_hosts_all"], task_vars["hostvars"])
+        batch = (variables.get("__rollout_turn") or {}).get("batch")  # the others of a rollout come later
+        hosts = gather(batch or variables["ansible_play_hosts_all"], variables["hostvars"])
         try:
             report, lines, directory = publish(hosts, arguments, record=not self._task.check_mode)
         except Refusal as refusal:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import use
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 
 # By family of systems: the module, and the options that mean something to no other one.
 MODULES = {"debian": "gpulab.node.apt_repository", "redhat": "gpulab.node.dnf_repository"}
@@ -15,7 +18,7 @@ OF_ONE = {"debian": ("suite", "components", "packages"), "redhat": ("module_stre
 
 
 class ActionModule(ActionBase):
-    """Hand the options on that the node's package manager knows."""
+    """Hand the options on that the node's package manager knows; a bundle that the node uses declares it."""
 
     _supports_check_mode = True
 
@@ -26,5 +29,10 @@ class ActionModule(ActionBase):
         family = variables["ansible_facts"]["gpulab"]["system"]["family"]
         foreign = {name for other, names in OF_ONE.items() if other != family for name in names}
         given = {name: value for name, value in self._task.args.items() if name not in foreign}
+        bundle = use.in_use(variables)
+        try:
+            given = use.repository(bundle, variables["inventory_hostname"], given) if bundle else given
+        except Refusal as refusal:
+            return failure([refusal])
         result = self._execute_module(MODULES[family], given, task_vars=variables)
         return {**result, "changed": bool(result.get("changed"))}

@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
         plan: Plan = variables["ansible_facts"]["gpulab_plan"]
         values = host_types.values(plan, variables, self._templar.template)
         wanted = sources.planned(plan, facts, values, due.at_work(variables, plan["due"]))
-        if not wanted:
+        if not wanted or plan["bundle"]:  # of which all was asked when it was planned
             return result
         arguments = {
             "sources": [{name: source[name] for name in ("name", "urls", "exact")} for source in wanted],

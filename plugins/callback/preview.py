@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.preview.changes import TaskResult
 
 SHOWS_IT = "gpulab.node.preview"
+# What these were asked is kept where nothing would change, too: a bundle is made of it.
+ASKED = {
+    *("gpulab.node.packages", "gpulab.node.repository", "gpulab.node.apt_repository", "gpulab.node.apt_components"),
+    *("gpulab.node.venv_environments", "gpulab.node.conda_environments", "gpulab.node.cuda_wheels"),
+    *("gpulab.node.nvidia_runfile", "gpulab.node.nccl_tests_source"),
+}
 
 
 class CallbackModule(CallbackBase):
@@ -50,7 +56,10 @@ class CallbackModule(CallbackBase):
         """Keep a result of check mode, or forget all where they have been shown."""
         if result.task.resolved_action == SHOWS_IT:
             GATHERED.forget()
-        elif result.is_changed() and result.task.check_mode:
+            return
+        if result.task.check_mode and result.task.resolved_action in ASKED:
+            GATHERED.ask(result.host.get_name(), result.task.resolved_action, result.task.args)
+        if result.is_changed() and result.task.check_mode:
             GATHERED.keep(result.host.get_name(), _changed(result))
 
 

@@ -10,9 +10,9 @@ from typing import Any, Callable
 from ansible_collections.gpulab.node.plugins.plugin_utils.peers import shared_builds
 
 
-def alike(hosts: list[str], hostvars: Any, host: str) -> list[str]:
+def alike(hosts: list[str], hostvars: Any, host: str, *, kept: bool = False) -> list[str]:
     """Return those of the hosts that may have to build the same kernel modules as this host."""
-    return shared_builds.alike(shared_builds.read(hostvars, hosts), host)
+    return shared_builds.alike(shared_builds.read(hostvars, hosts), host, kept=kept)
 
 
 class FilterModule:

@@ -30,7 +30,7 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
 
     about has the fields of module_utils.slurm.cluster.Cluster but types; former has the texts of the files that are
     there and of those that they include, by path, and shown what a cluster that is joined says of its nodes. nodes are
-    the hostnames. Raises AnsibleFilterError with F030, F031, F038, F039 and F047.
+    the hostnames. Raises AnsibleFilterError with F030, F031, F038, F039, F047 and F050.
     """
     own = variables[host]
     try:
@@ -43,6 +43,7 @@ def slurm_files(  # noqa: PLR0913 - what a filter is given
         nodes = cluster.merged([cluster.Node(**one) for one in found], lines, gres, members)
         types = list(catalog.load().host_types)
         whole = cluster.SlurmCluster(**about, types=types)
+        cluster.check(host, whole, join=theirs is not None)
         files = joining.joined(whole, nodes, shown, lines, theirs) if theirs else cluster.texts(whole, nodes)
     except Refusal as refusal:
         raise AnsibleFilterError(str(refusal)) from refusal

@@ -23,10 +23,11 @@ def venv_options(planned: list[Environment], mirror: str | None = None) -> list[
     """Return the module's option ``environments``.
 
     mirror stands in for the part of PyTorch's index addresses before the build, as in MIRROR/cu126. Locks are read.
+    What is null is left out: Ansible takes no null for a choice.
     """
     return [
         {
-            **{option: dict(environment)[option] for option in OPTIONS},
+            **{name: value for name, value in dict(environment).items() if name in OPTIONS and value is not None},
             "index_url": mirrored(environment["index_url"], mirror),
             "lock": file_text(environment["lock"]) if environment["lock"] else environment["lock_text"],
         }

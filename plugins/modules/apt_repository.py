@@ -45,6 +45,12 @@ options:
     type: list
     elements: str
     default: []
+  release:
+    description:
+      - What its Release says of it in a bundle, such as V(o=NVIDIA,l=NVIDIA CUDA). The bundle then declares the
+        repository and signs it; only the priorities are written, and go by this.
+    type: str
+    version_added: 1.1.0
   state:
     description: V(absent) removes the three files; V(present) needs O(url), O(fingerprint), and O(key_url) or O(key).
     type: str
@@ -94,7 +100,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import fail
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_host, apt_repository, vendor_key
+from ansible_collections.gpulab.node.plugins.module_utils.packages import (
+    apt_host,
+    apt_repository,
+    apt_sources,
+    vendor_key,
+)
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_repository import Repository
 
 OWN = "gpulab-"
@@ -108,6 +119,7 @@ def main() -> None:
             "suite": {"type": "str", "default": "/"},
             "components": {"type": "list", "elements": "str", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "release": {"type": "str"},
         },
         required_if=vendor_key.REQUIRED_IF,
         supports_check_mode=True,
@@ -120,6 +132,7 @@ def main() -> None:
         tuple(params["components"]),
         (params["fingerprint"] or "").replace(" ", "").upper(),
         tuple(params["packages"]),
+        params["release"] or "",
     )
     owned = (repository.key_path, repository.preferences_path, repository.sources_path)
     declared_in, after = "", dict.fromkeys(owned, "")
@@ -146,13 +159,15 @@ def main() -> None:
 
 def wanted(module: AnsibleModule, repository: Repository, key: str) -> tuple[str, dict[str, str]]:
     """Return the file that declares the repository, and the wanted text of each file. Raises Refusal."""
-    sources = [source for source in apt_host.read_sources(module) if not Path(source.file).name.startswith(OWN)]
-    repository.check_host(sources)
     texts = {
         repository.key_path: "",
         repository.sources_path: "",
         repository.preferences_path: repository.preferences(apt_host.read_preferences()),
     }
+    if repository.release:
+        return apt_sources.BUNDLE, texts
+    sources = [source for source in apt_host.read_sources(module) if not Path(source.file).name.startswith(OWN)]
+    repository.check_host(sources)
     elsewhere = repository.declared_elsewhere(sources, read_keyring)
     if elsewhere is None:
         texts[repository.key_path] = pinned_key(module, repository, key)

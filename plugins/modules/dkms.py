@@ -44,16 +44,28 @@ options:
       - The part of this task in builds that nodes share. Without it, the node builds all that it lacks.
       - V(describe) reads what the builds depend on, and keeps it as the fact C(gpulab_builds). V(first) builds what no
         node before this one in the play builds in the same way, and packs it. V(rest) loads what another node has
-        packed, and builds what is still missing.
+        packed, and builds what is still missing. V(check) asks no node, and refuses a O(builds_directory) into which
+        others can write.
       - Each is a task of its own, because the strategy C(linear) then waits between them. With another strategy, nodes
         may build what they could have loaded.
     type: str
-    choices: [describe, first, rest]
+    choices: [check, describe, first, rest]
   shared_with:
     description: The nodes that may build the same, this one among them, in the order of the play.
     type: list
     elements: str
     default: []
+  begin:
+    description:
+      - Whether to begin the first build that is due, and not to wait for it. The same task without this option takes it
+        over, later in the play, and says what changed.
+    type: bool
+    default: false
+  builds_directory:
+    description:
+      - Directory on the controller that keeps the builds which nodes share for later runs, the 20 that were used last.
+        Without it, they stay until the run ends.
+    type: path
   operation:
     description: What the action plugin asks of the node. Leave it out.
     type: str
@@ -279,8 +291,10 @@ def main() -> None:
             "package": {"type": "str"},
             "kernels": {"type": "list", "elements": "str", "required": True},
             "timeout": {"type": "int", "default": 1800},
-            "share": {"type": "str", "choices": ["describe", "first", "rest"]},
+            "share": {"type": "str", "choices": ["check", "describe", "first", "rest"]},
             "shared_with": {"type": "list", "elements": "str", "default": []},
+            "begin": {"type": "bool", "default": False},
+            "builds_directory": {"type": "path"},
             "operation": {
                 "type": "str",
                 "choices": ["look", "diagnose", "describe", "pack", "load", "discard"],

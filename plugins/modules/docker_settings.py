@@ -39,6 +39,15 @@ options:
     description: Settings that give way to the owner's.
     type: dict
     default: {}
+  proxies:
+    description:
+      - Proxies by which the daemon reaches registries, by their names in C(daemon.json) (V(http-proxy), V(https-proxy),
+        V(no-proxy)); empty ones count as none. They give way to the owner's, whether in C(daemon.json), a flag or a
+        variable such as C(HTTPS_PROXY) of the unit.
+      - A Docker before 23 has no such setting; a warning says what to do.
+    type: dict
+    default: {}
+    version_added: 1.1.0
   leave_data:
     description: Whether C(data-root) may change although the former directory holds images, containers or volumes.
     type: bool
@@ -96,6 +105,7 @@ import re
 import tempfile
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +123,10 @@ UNITS = ("docker.socket", "docker.service")
 SECONDS = 120  # for systemctl
 TRIES = 20  # for an answer after that
 PAUSE = 0.5  # seconds between them
+TOO_OLD = (
+    f"Docker does not use the proxies, for a Docker before 23 knows none in {PATH}. Write HTTPS_PROXY into a drop-in of"
+    " docker.service, or install docker.com's Docker (container_toolkit_docker_source: docker)."
+)
 UNKNOWN = {"name": "unknown, as Docker does not answer", "gpu": True}
 
 
@@ -122,6 +136,7 @@ def main() -> None:
         argument_spec={
             "required": {"type": "dict", "default": {}},
             "preferred": {"type": "dict", "default": {}},
+            "proxies": {"type": "dict", "default": {}, "no_log": True},
             "leave_data": {"type": "bool", "default": False},
             "force": {"type": "bool", "default": False},
             "host": {"type": "str", "required": True},
@@ -137,8 +152,10 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     text = files.own_text(file)
     record = docker_settings.read_record(RECORD)
     required, preferred = params["required"], dict(params["preferred"])
-    flags = flags_of(docker, reads=bool(required or preferred or record.made))
+    flags = flags_of(docker, reads=bool(required or preferred or params["proxies"] or record.made))
     now = docker_settings.effective(docker_settings.parse(text), flags)
+    proxies, without = docker.proxies(params["proxies"], flags)
+    preferred.update({"proxies": proxies} if proxies else {})
     root = docker.root(now)
     in_swarm = (root / SWARM).is_file() and preferred.pop("live-restore", False)  # Docker would not start with both
     if not params["leave_data"]:
@@ -155,7 +172,7 @@ def operate(module: AnsibleModule, docker: Docker) -> dict[str, Any]:
     if not module.check_mode:
         apply(module, docker, plan, action, before=(text, record))
     evidence.note(module, file=[PATH])
-    kept = [*plan.kept, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
+    kept = [*plan.kept, *without, *(["live-restore is not set, because the node is in a swarm"] if in_swarm else [])]
     for line in kept:
         module.warn(f"Docker keeps a setting that its owner made: {line}")
     gpu_containers = [one["name"] for one in containers if one["gpu"]]
@@ -231,6 +248,21 @@ class Docker:
         self._process = self._pid()
         self._since = time.time()
 
+    @cached_property
+    def _program(self) -> str | None:
+        """The path of dockerd; none before it is installed."""
+        return self._module.get_bin_path("dockerd")
+
+    @cached_property
+    def _help(self) -> str:
+        """What the flags are that dockerd has; its settings have the same names."""
+        return self._run(self._program, "--help")[1] if self._program else ""
+
+    @cached_property
+    def _unit(self) -> str:
+        """What systemctl shows of how dockerd is started."""
+        return self._show(*docker_flags.PROPERTIES)
+
     def is_running(self) -> bool:
         """Tell whether the service is up, so that it has to take new settings over."""
         return self._run("systemctl", "is-active", "--quiet", "docker.service")[0] == 0
@@ -241,10 +273,22 @@ class Docker:
 
     def flags(self) -> dict[str, Any]:
         """Return what the daemon's command line fixes: that of the one that runs, and that of its next start."""
-        show = self._show(*docker_flags.PROPERTIES)
-        coming = docker_flags.next_start(show, lambda path: files.read(Path(path)))
+        coming = docker_flags.next_start(self._unit, lambda path: files.read(Path(path)))
         running = files.read(Path(f"/proc/{self._process}/cmdline"))
         return {**docker_flags.parse(coming), **docker_flags.of_process(running)}
+
+    def proxies(self, wanted: dict[str, Any], flags: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+        """Return those of the wanted proxies that the file may have, and which of its owner's it has in their place."""
+        wanted = {name: str(value) for name, value in wanted.items() if value}
+        if not wanted.keys() - {"no-proxy"}:
+            return {}, []
+        if self._program and "--http-proxy" not in self._help:
+            self._module.warn(TOO_OLD)
+            return {}, []
+        environment = docker_flags.environment(self._unit, lambda path: files.read(Path(path)))
+        owners = [f"--{name}" for name in docker_settings.PROXIES if name in flags]
+        owners += [name for name in environment if name.lower() in ("http_proxy", "https_proxy", "no_proxy")]
+        return ({}, [f"proxies are its owner's, by {', '.join(owners)}"]) if owners else (wanted, [])
 
     def containers(self) -> list[dict[str, Any]]:
         """Return {name, gpu} of each running container; of a daemon that does not answer, one that is unknown."""
@@ -266,8 +310,8 @@ class Docker:
 
     def validate(self, plan: Plan) -> None:
         """Let Docker judge the new file, where there is a Docker that can. Raises Refusal H114."""
-        program = self._module.get_bin_path("dockerd")
-        if plan.text is None or program is None or "--validate" not in self._run(program, "--help")[1]:
+        program = self._program
+        if plan.text is None or program is None or "--validate" not in self._help:
             return
         handle, draft = tempfile.mkstemp(dir=self._module.tmpdir)
         with os.fdopen(handle, "w", encoding="utf-8") as file:

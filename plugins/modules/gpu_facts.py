@@ -83,8 +83,10 @@ ansible_facts:
         - "C(system), C(pci), C(hardware), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options),
           C(driver), C(cuda), C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers),
           C(network), C(infiniband), C(imex), C(nccl), C(nccl_files), C(nccl_own), C(group), C(monitoring), C(limits),
-          C(services), C(long_steps), C(fence), C(slurm), C(kernel_log), C(storage), C(own_files), C(gpu_settings),
-          C(tuning), C(data_loading), C(receipts) hold what was read; V(null) is what could not be."
+          C(services), C(long_steps), C(fence), C(slurm), C(accounts), C(directory), C(model_store),
+          C(work_images),
+          C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning), C(data_loading), C(receipts) hold what
+          was read; V(null) is what could not be."
         - "The file C(docs/facts.schema.json) of the collection describes every field."
         - "C(nvml.state) is one of V(ok), V(absent), V(not_loaded), V(mismatch), V(unresponsive), V(no_devices),
           V(error)."

@@ -131,6 +131,12 @@ def follow(step: Step, seconds: float) -> Status:
     return step.status()
 
 
+def is_beside_a_build(step: Step) -> bool:
+    """Tell whether what compiles now is a step of the module dkms, and not this one."""
+    builds = [build for build in step.directory.parent.glob("dkms-*") if not (build / "result").exists()]
+    return bool(builds) and step.directory not in builds
+
+
 def operate(module: AnsibleModule) -> dict[str, object]:
     """Carry out the wanted operation; raises Refusal."""
     params = module.params
@@ -145,7 +151,7 @@ def operate(module: AnsibleModule) -> dict[str, object]:
     if params["operation"] == "acknowledge":
         step.acknowledge()
     status = follow(step, params["wait"])
-    compiling = dkms.compiling() if status.state == "running" else None
+    compiling = dkms.compiling() if status.state == "running" and not is_beside_a_build(step) else None
     return {**asdict(status), "line": compiling or status.line, "found": found}
 
 

@@ -17,8 +17,8 @@ description:
   - The receipt counts once the run has read the facts of the node at its end
     (O(gpulab.node.gpu_facts#module:work=end)). The next run reads what the receipt names, and leaves the role out where
     nothing differs.
-  - Without a plan of the node, and in check mode, nothing is recorded. The playbook that removes the roles removes
-    their receipts.
+  - In check mode, nothing is recorded. Without a plan of the node, the receipt of an earlier run is removed, so that
+    the next run with a plan does the role again. The playbook that removes the roles removes their receipts.
 options:
   role:
     description: Name of the role.
@@ -52,9 +52,11 @@ options:
     type: dict
     default: {}
   state:
-    description: The action plugin sets it. Leave it out.
+    description:
+      - V(begun) keeps what the role answers for until its receipt is written, which comes after other roles.
+      - The action plugin sets V(absent).
     type: str
-    choices: [present, absent]
+    choices: [present, begun, absent]
     default: present
 extends_documentation_fragment: gpulab.node.attributes
 attributes:
@@ -91,7 +93,10 @@ def record(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     if module.check_mode or (params["state"] == "present" and not params["inputs"]):
         return {}
-    noted = evidence.take()
+    if params["state"] == "begun":
+        evidence.set_aside(params["role"])
+        return {}
+    noted = evidence.take(params["role"])
     if params["state"] == "absent":
         store.remove(params["role"])
         return {}
@@ -113,7 +118,7 @@ def main() -> None:
             "facts": names,
             "inputs": {"type": "dict"},
             "plan": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "begun", "absent"], "default": "present"},
         },
         supports_check_mode=True,
     )

@@ -72,6 +72,10 @@ options:
       heir:
         description: Who takes over what the person leaves behind.
         type: str
+      quota:
+        description: How much the person may have in place of that of O(quota), as V(200G).
+        type: str
+        version_added: 1.1.0
   homes:
     description: The directory in which homes are made.
     type: path
@@ -80,6 +84,33 @@ options:
     description: Whether the sessions of those who leave are ended.
     type: bool
     default: false
+  unmounted:
+    description: >-
+      What a run mounts before it makes homes, as V(disk) or V(server) by place. Only check mode, which comes earlier,
+      takes that into account.
+    type: dict
+    default: {}
+    version_added: 1.1.0
+  quota:
+    description: >-
+      How much each person may have on the file system of O(homes), with names as in C(users_quota). Quotas of a former
+      run that are in neither O(quota) nor O(directories) are taken away.
+    type: dict
+    default: {}
+    version_added: 1.1.0
+  directories:
+    description: Directories of groups, each a project of the file system, with names as in C(users_directories).
+    type: list
+    elements: dict
+    default: []
+    version_added: 1.1.0
+  limits:
+    description: >-
+      Limits of the sessions of people, with which a proof compares. They are set elsewhere. Names are those of
+      C(users_limits).
+    type: dict
+    default: {}
+    version_added: 1.1.0
   sshd_keys:
     description: Whether sshd looks into C(/etc/ssh/gpulab-keys). Unset leaves that alone.
     type: bool
@@ -117,13 +148,19 @@ refusal:
   type: dict
 """
 
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.accounts import host, plan, wanted
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import host, kept, plan, quotas, sshd, wanted
+from ansible_collections.gpulab.node.plugins.module_utils.core import evidence
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes, of_files
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # By action of a step: how the preview calls it, and what is changed.
 SHOWN = {
@@ -138,6 +175,7 @@ SHOWN = {
     plan.LINGER: ("unset", "lingering of {}"),
     plan.CRONTAB: ("remove", "crontab of {}, kept for its heir"),
     plan.AT: ("remove", "job of at of {}, kept for its heir"),
+    plan.CANCEL: ("remove", "{detail} jobs of {} that wait in Slurm"),
     plan.END: ("disable", "sessions of {}"),
     plan.REMOVE: ("remove", "account {}"),
 }
@@ -151,6 +189,13 @@ PERSON = {
     "until": {"type": "str"},
     "state": {"type": "str", "choices": ["present", "leaving", "absent"], "default": "present"},
     "heir": {"type": "str"},
+    "quota": {"type": "str"},
+}
+SHOWN_QUOTAS = {
+    quotas.MAKE: ("make", "directory {place} of {name}"),
+    quotas.TAKE: ("set", "project of {place}"),
+    quotas.ENFORCE: ("enable", "quotas of {mount}"),
+    quotas.LIMIT: ("set", "quota of {name} in {place}"),
 }
 
 
@@ -162,6 +207,10 @@ def main() -> None:
             "people": {"type": "list", "elements": "dict", "default": [], "options": PERSON},
             "homes": {"type": "path", "default": "/home"},
             "leave_now": {"type": "bool", "default": False},
+            "unmounted": {"type": "dict", "default": {}},
+            "quota": {"type": "dict", "default": {}},
+            "directories": {"type": "list", "elements": "dict", "default": []},
+            "limits": {"type": "dict", "default": {}},
             "sshd_keys": {"type": "bool"},
         },
         supports_check_mode=True,
@@ -173,18 +222,29 @@ def operate(module: Any) -> dict[str, Any]:
     """Return the result. Raises Refusal."""
     params, node = module.params, Node()
     lists = wanted.parse(params["groups"], params["people"], homes=params["homes"], leave_now=params["leave_now"])
-    refusal = host.problem_of_system(node, lists)
+    refusal = host.problem_of_system(node) if lists.people else None
     if not refusal:
-        found = host.look(node, lists)
+        unmounted = params["unmounted"] if module.check_mode else {}
+        found = look(node, lists, unmounted)
         refusal = plan.refusal(lists, found, datetime.now(timezone.utc).date())
     if refusal:
         raise refusal
+    change = quotas.Change(node, lists, params["quota"], params["directories"], unmounted)
     drop_in = host.drop_in_steps(module, node, wanted=params["sshd_keys"])
     steps, reload = plan.steps(lists, found), host.RELOAD.exists()
-    if not module.check_mode:
+    if module.check_mode:
+        found = replace(found, jobs={name: jobs._replace(waiting=0) for name, jobs in (found.jobs or {}).items()})
+    else:
+        keep = partial(kept.write, params["groups"], params["people"], params["homes"], params["limits"])
+        keep([*change.wanted, *change.former])  # a run that is killed leaves none that the next one does not know
         host.carry_out(module, lists, steps, found)
+        change.carry_out(partial(host.run, module))
+        keep(change.wanted)
         host.put_drop_in(module, drop_in)
-        found = host.look(node, lists)
+        found = look(node, lists)
+    if lists.people:
+        drop_ins = [sshd.DROP_IN] if params["sshd_keys"] and node.exists(sshd.PROGRAM) else []
+        evidence.note(module, people=["accounts"], file=[kept.FILE, *drop_ins])
     unlisted, remaining = plan.unlisted(lists, found), plan.remaining(lists, found)
     if unlisted and lists.people:
         module.warn(f"users_people does not name these accounts, which were left alone: {', '.join(unlisted)}")
@@ -192,11 +252,25 @@ def operate(module: Any) -> dict[str, Any]:
         module.warn(line)
     written = of_files({step.path: step.after for step in drop_in})
     return {
-        "changed": bool(steps or drop_in or reload),
-        "changes": [*shown(steps), *written, *changes(load=["configuration of sshd"] if reload else [])],
+        "changed": bool(steps or change.steps or drop_in or reload),
+        "changes": [
+            *shown(steps),
+            *shown_quotas(change.steps),
+            *written,
+            *changes(load=["configuration of sshd"] if reload else []),
+        ],
         "unlisted": unlisted,
         "remaining": remaining,
     }
+
+
+def look(node: Node, lists: wanted.Wanted, unmounted: Mapping[str, str] | None = None) -> plan.Found:
+    """Return what the node has. Homes whose file system a run has yet to mount have no problem so far."""
+    found = host.look_closely(node, lists, host.look(node, lists))
+    coming = quotas.coming(lists.homes, unmounted or {})
+    if not coming:
+        return found
+    return replace(found, homes=frozenset(), homes_problem=None, homes_local=coming != quotas.SERVER)
 
 
 def shown(steps: list[plan.Step]) -> list[dict[str, str]]:
@@ -205,6 +279,15 @@ def shown(steps: list[plan.Step]) -> list[dict[str, str]]:
     for step in steps:
         action, what = SHOWN[step.action]
         found += changes(**{action: [what.format(step.name, detail=step.detail)]})
+    return found
+
+
+def shown_quotas(steps: list[quotas.Step]) -> list[dict[str, str]]:
+    """Return the steps of quotas as the preview shows them."""
+    found = []
+    for step in steps:
+        action, what = SHOWN_QUOTAS[step.action]
+        found += changes(**{action: [what.format(mount=step.mount, **step.quota._asdict())]})
     return found
 
 

@@ -51,6 +51,7 @@ options:
       - tuning
       - monitoring
       - slurm
+      - people
       - measurements
     default: []
   known:

@@ -9,6 +9,7 @@ from functools import partial
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import build
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
+    bundle,
     capture,
     containers,
     cuda,
@@ -19,6 +20,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
     gpu_settings,
     hosts,
     inventory,
+    jupyter,
+    models,
     node,
     packages,
     plan,
@@ -31,10 +34,12 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
     system,
     users,
     values,
+    work_images,
 )
 
-LETTERS = "HIPDCESVRGFU"  # the order of the documents
+LETTERS = "HIPDCESVRGFUJMBK"  # the order of the documents
 SUBJECTS = (
+    bundle,
     capture,
     containers,
     cuda,
@@ -45,6 +50,8 @@ SUBJECTS = (
     gpu_settings,
     hosts,
     inventory,
+    jupyter,
+    models,
     node,
     packages,
     plan,
@@ -57,6 +64,7 @@ SUBJECTS = (
     system,
     users,
     values,
+    work_images,
 )
 _ALL = {code: texts for subject in SUBJECTS for code, texts in subject.CODES.items()}
 CODES = {code: _ALL[code] for code in sorted(_ALL, key=lambda code: (LETTERS.index(code[0]), code))}

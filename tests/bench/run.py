@@ -184,17 +184,19 @@ def many_nodes() -> dict[str, float]:
     subprocess.run([*NODE, ADDRESSES.format(nodes=NODES, subnet=subnet())], check=True)
     inventory = yaml.safe_load((ROOT / INVENTORY / "hosts.yml").read_text())
     group = next(name for name, group in inventory.items() if "node12" in group.get("hosts", {}))
-    inventory[group]["hosts"] = {f"node{n}": {"ansible_host": f"{subnet()}.{100 + n}"} for n in range(NODES)}
+    addresses = [f"{subnet()}.{100 + n}" for n in range(NODES)]  # no names, which the node would have to have
+    inventory[group]["hosts"] = dict.fromkeys(addresses)
     inventory["all"]["vars"]["ansible_ssh_common_args"] = UNKNOWN_HOSTS
     with tempfile.TemporaryDirectory() as directory:
         made = shutil.copytree(ROOT / INVENTORY, Path(directory, "inventory"))  # with its group_vars
         (made / "hosts.yml").write_text(yaml.safe_dump(inventory))
         command = ["ansible-playbook", "-i", made, "site.yml", "--forks", "10"]
         command += ["-e", f"verify_report_directory={directory}"]
-        subprocess.run([*command, "-l", "node0"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)
+        printed = partial(subprocess.run, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, timeout=900)
+        printed([*command, "-l", addresses[0]])
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.monotonic()
-        subprocess.run([*command, "-l", group], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=900)
+        printed([*command, "-l", group])
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     return {
@@ -291,7 +293,7 @@ def main() -> None:
             for name, value in benchmark().items():
                 print(f"   {name:48} {value:.2f}", flush=True)
         except subprocess.CalledProcessError as error:
-            print(f"   could not be measured: {error}", flush=True)
+            print(f"   could not be measured: {error}\n{(error.stdout or '')[-3000:]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -183,13 +183,17 @@ class Lab:
         """Run ansible-playbook to its end and return its Run."""
         return self.start(playbook, *arguments, **environment).wait(timeout)
 
-    def log_in(self, name, command, user="admin"):
-        """Start a command on a node as somebody who comes by SSH; return the process of the connection."""
+    def ssh(self, name, command, user="admin", key="id"):
+        """Return the words that run a command on a node by SSH, as a user with a key of the lab's directory."""
         inventory = yaml.safe_load((self.inventory / "hosts.yml").read_text())
         known = next(group["hosts"][name] for group in inventory.values() if name in group.get("hosts", {}))
         options = (f"UserKnownHostsFile={self.directory}/known_hosts", "IdentitiesOnly=yes", "BatchMode=yes")
-        argv = ["ssh", "-i", f"{self.directory}/id", *(f"-o{option}" for option in options)]
-        return subprocess.Popen([*argv, f"{user}@{known['ansible_host']}", command], stdin=subprocess.DEVNULL)
+        argv = ["ssh", "-i", f"{self.directory}/{key}", *(f"-o{option}" for option in options)]
+        return [*argv, f"{user}@{known['ansible_host']}", command]
+
+    def log_in(self, name, command, user="admin"):
+        """Start a command on a node as somebody who comes by SSH; return the process of the connection."""
+        return subprocess.Popen(self.ssh(name, command, user), stdin=subprocess.DEVNULL)
 
     def serve_drivers(self, system, *drivers):
         """Serve a stand-in for NVIDIA's repository; return the variables by which nodes take their driver from it.

@@ -16,17 +16,19 @@ import pytest
 from laboratory import ROOT
 
 NODES = [{"name": "node12", "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}]
-TAGS = os.environ.get("GPULAB_KILL_TAGS", "base,network,tuning,nouveau,nvidia_driver,monitoring")
+TAGS = os.environ.get("GPULAB_KILL_TAGS", "base,network,tuning,users,nouveau,nvidia_driver,monitoring")
 KILLS = os.environ.get("GPULAB_KILLS", "6")
 RANDOM_KILLS, SEED = int(os.environ.get("GPULAB_RANDOM_KILLS", "4")), os.environ.get("GPULAB_KILL_SEED", "gpulab")
 VERSION = "595.91.07"
 # What is enabled, and what gpulab remembers, beside packages, holds and files.
 LIST_NODE = f"""{(ROOT / "tests/list_node.sh").read_text()}
 systemctl list-unit-files --no-legend --state=enabled | cut -d' ' -f1
-find /var/lib/gpulab -name '*.json' ! -path '*/steps/*' 2>/dev/null || true
+find /var/lib/gpulab -name '*.json' ! -path '*/steps/*' ! -name users.json 2>/dev/null || true
 """
-# What keeps the clock stays by design; what python3-apt of the bare node recommends and dkms brings stays with APT.
+# What keeps the clock stays by design, and so do people and their numbers; what python3-apt of the bare node recommends
+# and dkms brings stays with APT.
 STAYS = "chrony lsb-release"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH ada@laptop"
 STILL_AT_WORK, SECONDS = "GPULAB-S012", 900
 
 
@@ -40,6 +42,9 @@ def wishes(lab):
         "network_firewall": "nftables",
         "monitoring_state": "present",
         "tuning_overrides": {"vm.swappiness": 3},
+        "users_groups": [{"name": "vision", "gid": 21000}],
+        "users_people": [{"name": "ada", "uid": 20001, "groups": ["vision"], "keys": [KEY]}],
+        "users_limits": {"memory": "50%"},
     }
     return "-e", json.dumps(wanted)
 

@@ -118,12 +118,12 @@ def secrets():
         inner = next((one for _name, one in form.entries if one.secret), None)
         if not (form.secret or inner) or form.elsewhere:  # elsewhere: a password is refused there
             continue
-        if option.startswith(("monitoring_server_", "slurm_", "users_")):  # of roles that site.yml does not run
+        if option.startswith(("monitoring_server_", "slurm_", "users_")):  # of other playbooks; keys that are public
             continue
         texts = (f"http://user:{CANARY}@192.0.2.1:3128", CANARY)
         text = next(one for one in texts if (inner or form).fits(one))
         if not field:
-            found[option] = [text] if known[option].type == "list" else text
+            found[option] = {"list": [text], "dict": {"name": text}}.get(known[option].type, text)
         elif field != "replace":  # it holds lines of a file, not values of its own
             (environment,) = found.setdefault(option, [{"name": "secret", "packages": ["python=3.12"]}])
             environment[field] = {"API_KEY": text} if inner else [text]

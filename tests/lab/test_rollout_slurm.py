@@ -102,8 +102,7 @@ def wishes(lab):
     """Give the nodes a driver, and make them a cluster; return what all runs wish: a better one."""
     groups = {
         "training_servers": {"vars": {"slurm_state": "present"}},
-        # A container may not bind the processes of other users to processors.
-        "slurm_controllers": {"vars": {"slurm_accounting": True, "slurm_settings": {"TaskPlugin": "task/cgroup"}}},
+        "slurm_controllers": {"vars": {"slurm_accounting": True}},
     }
     (lab.inventory / "slurm.yml").write_text(json.dumps(groups))
     served = lab.serve_drivers("debian13", FIRST, f"{UNSOUND}:unsound", BETTER, NEXT)
@@ -242,7 +241,7 @@ def test_a_job_that_never_ends_keeps_its_node_as_it_was(lab, wishes, cluster):
     assert run.rc == 2
     said = run.said_of("a")
     assert "GPULAB-F006" in said
-    assert f"job {endless} of wei (running)" in said
+    assert f"job {endless} of wei (running, until " in said
     assert states(lab) == {"a": "busy", "b": "done", "c": "done"}
     assert not cluster.drained()
     assert cluster.running() == {"a": endless}
@@ -301,6 +300,7 @@ def test_jobs_go_on_without_the_database_and_the_proof_says_so(lab, wishes, clus
         "slurm-node": "ok",
         "slurm-gpus": "ok",
         "slurm-accounting": "warn",
+        "slurm-door": "ok",
     }
     cluster.wait(lambda: cluster.history().get(number) == ["COMPLETED"], "the accounting knows the job")
 

@@ -6,6 +6,9 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
@@ -63,6 +66,21 @@ def test_what_a_node_of_the_lab_downloads_outlives_the_lab_and_its_hosts_a_boot(
     assert "volume create --label gpulab lab-one-archives" in log
     assert (tmp_path / "hosts.lab-one").read_text(encoding="utf-8") == "127.0.0.1 localhost\n172.30.1.10 one\n"
     assert any(f"--volume {tmp_path}/hosts.lab-one:/etc/hosts" in line for line in log)
+
+
+def test_labs_that_run_beside_each_other_have_networks_of_their_own():
+    start = yaml.safe_load((ROOT / "lab/up.yml").read_text(encoding="utf-8"))[0]["vars"]
+    labs = ["gpulab", "gpulab-bench"]
+    labs += [f"gpulab-{path.parent.name.replace('_', '-')}" for path in ROOT.glob("molecule/*/molecule.yml")]
+    labs += [path.stem.replace("test_", "gpulab-test-").replace("_", "-") for path in ROOT.glob("tests/lab/test_*.py")]
+
+    def network(lab):
+        variables = {"lab_name": lab, "lab_number": trust_as_template(start["lab_number"])}
+        return Templar(DataLoader(), variables).template(trust_as_template(start["lab_subnet"]))
+
+    found = [network(lab) for lab in labs]
+    assert all(re.fullmatch(r"172\.(2[4-9]|3[01])\.\d{1,3}", subnet) for subnet in found)
+    assert len(set(found)) == len(labs)
 
 
 def test_a_lab_says_where_its_time_went(tmp_path):

@@ -1,4 +1,4 @@
-"""README's picture shows the pages as they are now."""
+"""Pictures show the pages as they are now."""
 
 import pictures
 import pytest
@@ -9,6 +9,11 @@ from unit.pages import chromium
 def test_the_picture_is_of_pages_of_todays_structure():
     """`make docs` takes it again, where Chromium is installed."""
     assert pictures.noted(pictures.PICTURE.read_bytes()) == pictures.structure(*pictures.pages())
+
+
+def test_the_picture_of_a_hub_is_of_todays_form_and_versions():
+    """`GPULAB_PICTURES=1 make molecule SCENARIO='-s jupyter'` takes it again."""
+    assert pictures.noted(pictures.HUB.read_bytes()) == pictures.of_hub()
 
 
 @pytest.mark.parametrize(

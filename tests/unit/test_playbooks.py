@@ -31,7 +31,7 @@ def lists(node):
 
 
 def test_whoever_ends_with_a_receipt_is_in_the_list():
-    with_receipt = {path.parents[1].name for path in ROOT.glob("roles/*/tasks/main.yml") if RECEIPT in path.read_text()}
+    with_receipt = {path.parents[1].name for path in ROOT.glob("roles/*/tasks/*.yml") if RECEIPT in path.read_text()}
     assert with_receipt == known.with_receipt().keys()
 
 
@@ -40,6 +40,19 @@ def test_the_playbooks_run_the_list_and_what_is_around_it():
     assert list(lists(load("playbooks/provision.yml"))) == ["tasks/begin.yml", "tasks/apply.yml"]
     assert list(lists(load("playbooks/rollout.yml")))[1:] == ["tasks/plan.yml", "tasks/begin.yml", "tasks/apply.yml"]
     assert list(lists(load("playbooks/tasks/apply.yml"))) == ["roles.yml"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "roles"),
+    [
+        (load("playbooks/tasks/begin.yml"), {"nvidia_driver", "storage", "users", "directory"}),
+        (load("playbooks/remove.yml")[0]["pre_tasks"], {"nvidia_driver", "users"}),
+    ],
+)
+def test_what_only_the_node_can_tell_is_refused_before_the_first_change(tasks, roles):
+    included = [task.get("ansible.builtin.include_role") or task.get("ansible.builtin.import_role") for task in tasks]
+    judging = {role["name"] for role in included if role and role.get("tasks_from") == "preflight"}
+    assert judging == {f"gpulab.node.{name}" for name in roles}
 
 
 def test_a_role_is_removed_or_says_why_it_stays():

@@ -14,7 +14,18 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
-WITHOUT_SCENARIO = {"diagnose", "fence", "plan", "preflight", "reboot", "reinstall", "rollout", "verify"}
+WITHOUT_SCENARIO = {
+    "bundle",
+    "diagnose",
+    "fence",
+    "plan",
+    "preflight",
+    "reboot",
+    "reinstall",
+    "rollout",
+    "usage",
+    "verify",
+}
 
 
 def load(path):
@@ -155,11 +166,11 @@ def test_no_role_asks_ansible_for_the_mode_which_knows_nothing_of_a_plays_own():
 def test_every_role_begins_by_holding_the_node(role):
     """It depends on the role plan, or reads the node itself; both see whether its variables are known, too.
 
-    The role verify ends the work of a run, or has none; the roles capture, diagnose and rollout change nothing.
+    The role verify ends the work of a run, or has none; the others that do not begin change nothing.
     """
     begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml"))
     depends = "gpulab.node.plan" in load(role / "meta/main.yml").get("dependencies", ())
-    assert begins or depends or role.name in {"capture", "diagnose", "rollout", "verify"}
+    assert begins or depends or role.name in {"bundle", "capture", "diagnose", "rollout", "usage", "verify"}
 
 
 RELOADS = re.compile(r"\bdaemon[_-]reload\b")

@@ -84,22 +84,6 @@ def test_the_gpus_are_tested_with_a_pytorch_that_has_cuda():
 
 
 @pytest.mark.parametrize(
-    ("tags", "skipped", "expected"),
-    [
-        (["all"], [], True),
-        (["nvidia_driver", "cuda"], [], True),
-        (["nvidia_driver"], [], False),
-        (["all"], ["cuda"], False),
-    ],
-)
-def test_the_toolkit_comes_with_the_driver_where_its_own_role_runs(tags, skipped, expected):
-    roles = yaml.safe_load((ROOT / "playbooks/tasks/roles.yml").read_text(encoding="utf-8"))
-    (text,) = (role["vars"]["nvidia_driver_with_cuda"] for role in roles if "vars" in role)
-    known = {"ansible_run_tags": tags, "ansible_skip_tags": skipped}
-    assert Templar(loader=DataLoader(), variables=known).template(trust_as_template(text)) is expected
-
-
-@pytest.mark.parametrize(
     ("files", "own"),
     [(["/etc/systemd/system/nvidia-persistenced.service.d/gpulab.conf"], True), (["/etc/hosts"], False)],
 )
@@ -227,6 +211,45 @@ def test_a_node_that_leaves_is_not_looked_at_and_loses_its_files():
     assert (set(found), set(found.values())) == ({CLOSED, ROOT_SLICE, OTHER}, {""})
 
 
+def test_a_shell_says_that_the_door_is_closed_only_where_it_is():
+    (closed,) = door("__slurm_door_message").values()
+    assert "srun --gres=gpu:1 --pty bash" in closed
+    for variables in ({"slurm_door": "open"}, {"slurm_state": "absent"}, {"desktop": "loaded"}):
+        assert set(door("__slurm_door_message", **variables).values()) == {""}
+
+
 def test_a_desktops_user_is_never_shut_out():
     assert door("__slurm_closed", desktop="loaded") is False
     assert door("__slurm_closed", desktop="loaded", slurm_door="closed") is True  # which is refused
+
+
+TANK, SHARE = {"mount": "/tank"}, {"mount": "/share", "nfs": "server:/share"}
+
+
+@pytest.mark.parametrize(
+    ("mounted", "unmounted"),
+    [
+        ([], {"/tank": "disk", "/share": "server"}),
+        ([{"mount": "/tank", "mounted": "/dev/sdb", "waits": False}], {"/share": "server"}),
+        ([{"mount": "/tank", "mounted": None, "waits": True}], {"/share": "server"}),
+        ([{"mount": "/tank", "mounted": None, "waits": False}], {"/tank": "disk", "/share": "server"}),
+    ],
+)
+def test_this_run_mounts_the_tiers_where_nothing_is_mounted_yet(mounted, unmounted):
+    variables = {"storage_tiers": [TANK, SHARE], "storage_state": "present"}
+    assert value("users", "__users_unmounted", {"storage": mounted}, **variables) == unmounted
+    variables["storage_state"] = "absent"
+    assert value("users", "__users_unmounted", {"storage": mounted}, **variables) == {}
+
+
+@pytest.mark.parametrize(
+    ("accounts", "differ"),
+    [
+        (None, False),
+        ({"limits": None}, False),
+        ({"limits": {"differs": []}}, False),
+        ({"limits": {"differs": [1]}}, True),
+    ],
+)
+def test_a_limit_that_systemd_has_not_read_is_read_by_the_next_run(accounts, differ):
+    assert value("users", "__users_limits_differ", {"accounts": accounts}) is differ

@@ -33,6 +33,7 @@ TEMPLATES = sorted(ROOT.glob("roles/*/templates/*.j2"))
 PLACES = dict(places())
 MARKS = """it's "$HOME" `id`;%22\\ä#x"""
 BASE = {"base_http_proxy": None, "base_https_proxy": None, "base_no_proxy": [], "base_ca_certificates": []}
+BASE["__base_bundle"] = {}
 DUMP = ("apt-config", "dump", "--format", "%F=%v%n")
 MODPROBE = shutil.which("modprobe", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 

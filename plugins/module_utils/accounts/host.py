@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.accounts import homes, plan, sshd
+from ansible_collections.gpulab.node.plugins.module_utils.accounts import homes, plan, slurm_jobs, sshd
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import wanted as wanted_people
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import PRESENT
 from ansible_collections.gpulab.node.plugins.module_utils.core import (
@@ -51,9 +51,9 @@ SESSIONS = "/run/systemd/users"  # by number, whom logind knows: who is logged i
 _COUNT_SECONDS = 900.0  # for one file system
 
 
-def problem_of_system(node: Node, wanted: Wanted) -> Refusal | None:
+def problem_of_system(node: Node) -> Refusal | None:
     """Return why no people can be given to this distribution."""
-    if not wanted.people or node.exists("/etc/debian_version"):
+    if node.exists("/etc/debian_version"):
         return None
     lines = (line.partition("=") for line in node.text("/etc/os-release").splitlines())
     names = [value.strip("\"'") for key, _equals, value in lines if key == "PRETTY_NAME"]
@@ -61,14 +61,14 @@ def problem_of_system(node: Node, wanted: Wanted) -> Refusal | None:
 
 
 def look(node: Node, wanted: Wanted) -> plan.Found:
-    """Return what the node has of these people."""
+    """Return what the node has of these people, but for what takes long."""
     users = {user.name: user for user in reversed(account_files.users(node.text(account_files.PASSWD)))}
     groups = {group.name: group for group in reversed(account_files.groups(node.text(account_files.GROUP)))}
     secrets = account_files.secrets(node.text(account_files.SHADOW))
     going = [users[person.name] for person in wanted.people if person.state != PRESENT and person.name in users]
     there = homes.look(node, wanted.homes, [person.name for person in wanted.people])
     names = {user.name for user in going}
-    found = plan.Found(
+    return plan.Found(
         users=users,
         groups=groups,
         expires={name: secret.expires for name, secret in secrets.items()},
@@ -86,7 +86,12 @@ def look(node: Node, wanted: Wanted) -> plan.Found:
         sessions=frozenset(user.name for user in going if node.exists(f"{SESSIONS}/{user.uid}")),
         came_by=frozenset(came_by(node)),
     )
-    return replace(found, files=_files_of(node, plan.counted(wanted, found)))
+
+
+def look_closely(node: Node, wanted: Wanted, found: plan.Found) -> plan.Found:
+    """Return what the node has with what takes long: files of those whose account goes, and jobs of Slurm."""
+    going = [person.name for person in wanted.people if person.state != PRESENT and person.name in found.users]
+    return replace(found, files=_files_of(node, plan.counted(wanted, found)), jobs=slurm_jobs.look(going))
 
 
 def _keys(node: Node, people: Iterable[Person]) -> dict[str, str]:
@@ -197,7 +202,7 @@ def put_drop_in(module: Any, steps: list[FileStep], pending: Path = RELOAD) -> N
     pending.touch()
     for step in steps:
         files.put_own(module, Path(step.path), step.after)
-    _run(module, "sshd", ["systemctl", "try-reload-or-restart", "ssh.service"])
+    run(module, "sshd", ["systemctl", "try-reload-or-restart", "ssh.service"])
     pending.unlink()
 
 
@@ -229,7 +234,7 @@ def carry_out(module: Any, wanted: Wanted, steps: list[plan.Step], found: plan.F
             except OSError as error:
                 raise refuse("U010", command=step.action, name=step.name, detail=error) from error
         elif step.action != plan.RESERVE:
-            _run(module, step.name, _command(step, people.get(step.name), wanted.homes))
+            run(module, step.name, _command(step, people.get(step.name), wanted.homes))
 
 
 def _command(step: plan.Step, person: Person | None, place: str) -> list[str]:
@@ -249,8 +254,9 @@ def _command(step: plan.Step, person: Person | None, place: str) -> list[str]:
     }[step.action]  # fmt: skip
 
 
-def _run(module: Any, name: str, command: list[str]) -> None:
-    rc, output, errors = module.run_command(command)
+def run(module: Any, name: str, command: list[str], data: str | None = None) -> None:
+    """Run a command about somebody or something, with data as its input. Raises Refusal U010."""
+    rc, output, errors = module.run_command(command, data=data)
     if rc:
         raise refuse("U010", command=command[0], name=name, detail=" ".join((errors or output).split()))
 
@@ -266,6 +272,10 @@ def _forget_linger(_module: Any, step: plan.Step) -> None:
     """Let nothing of a person start at the next boot; what runs now goes on."""
     with beneath.at(beneath.ROOT, f"{LINGER}/{step.name}") as place:
         place.remove()
+
+
+def _cancel_jobs(_module: Any, step: plan.Step) -> None:
+    slurm_jobs.cancel(step.name)
 
 
 def _save_crontab(_module: Any, step: plan.Step) -> None:
@@ -311,4 +321,5 @@ _BY_FILES: dict[str, Callable[[Any, plan.Step], None]] = {
     plan.LINGER: _forget_linger,
     plan.CRONTAB: _save_crontab,
     plan.AT: _save_at,
+    plan.CANCEL: _cancel_jobs,
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import date
 
+    from ansible_collections.gpulab.node.plugins.module_utils.accounts.slurm_jobs import SlurmJobs
     from ansible_collections.gpulab.node.plugins.module_utils.accounts.wanted import Person, Wanted
     from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Group, User
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -30,7 +31,7 @@ RECORD = "/var/lib/gpulab/users.json"  # the numbers that anybody ever had here,
 RESERVE, GROUP, ACCOUNT, HOME, JOIN, PART, EXPIRE, KEYS = (
     "reserve", "group", "account", "home", "join", "part", "expire", "keys",
 )  # fmt: skip
-LINGER, CRONTAB, AT, END, REMOVE = "linger", "crontab", "at", "end", "remove"
+LINGER, CRONTAB, AT, CANCEL, END, REMOVE = "linger", "crontab", "at", "cancel", "end", "remove"
 
 
 class Step(NamedTuple):
@@ -50,7 +51,8 @@ class Found:
     homes_problem says why none can be made there; homes_local is false where another machine has them.
     reserved are the numbers that anybody ever had here, by name. linger, crontabs, at_jobs (paths), running (processes)
     and sessions (whom logind knows now) are of the people who are to leave. files has how many files on local disks
-    have a number; came_by are the users that Ansible connects as.
+    have a number; came_by are the users that Ansible connects as. jobs are those of Slurm that people who leave have,
+    None where its client is installed and nobody answers.
     """
 
     users: Mapping[str, User] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class Found:
     sessions: frozenset[str] = frozenset()
     files: Mapping[int, int] = field(default_factory=dict)
     came_by: frozenset[str] = frozenset()
+    jobs: Mapping[str, SlurmJobs] | None = field(default_factory=dict)
 
 
 def counted(wanted: Wanted, found: Found) -> set[int]:
@@ -88,10 +91,25 @@ def unlisted(wanted: Wanted, found: Found) -> list[str]:
 def remaining(wanted: Wanted, found: Found) -> list[str]:
     """Return what is left of those who leave, which only a person may end or hand over."""
     return [
-        f"{person.name} leaves and still runs {found.running[person.name]} processes"
+        f"{person.name} leaves and {text}"
         for person in wanted.people
-        if person.state == LEAVING and found.running.get(person.name)
+        if person.state == LEAVING and person.name in found.users
+        for text in _left_of(person.name, found)
     ]
+
+
+def _left_of(name: str, found: Found) -> Iterator[str]:
+    if found.running.get(name):
+        yield f"still runs {found.running[name]} processes"
+    if found.jobs is None:
+        yield "Slurm does not answer, so jobs that wait there may still start: run again"
+        return
+    jobs = found.jobs.get(name)
+    if jobs and jobs.others:
+        numbers = ", ".join(jobs.others)
+        yield f"still has jobs of Slurm: {numbers}; run again when they have ended, for one may submit another"
+    if jobs and jobs.waiting:
+        yield f"still has {jobs.waiting} jobs that wait in Slurm"
 
 
 def unmade(wanted: Wanted, found: Found) -> list[str]:
@@ -107,7 +125,7 @@ def unmade(wanted: Wanted, found: Found) -> list[str]:
 
 def refusal(wanted: Wanted, found: Found, today: date) -> Refusal | None:
     """Return the one refusal that names all that is wrong; None where nothing is."""
-    wrong = [*wanted_people.problems(wanted, today), *_of_node(wanted, found)]
+    wrong = [*wanted_people.problems(wanted, today, found.expires), *_of_node(wanted, found)]
     codes = sorted({code for code, _text in wrong})
     if not codes:
         return None
@@ -275,3 +293,6 @@ def _without_jobs(person: Person, found: Found) -> Iterator[Step]:
         yield Step(CRONTAB, person.name)
     for path in found.at_jobs.get(person.name, ()):
         yield Step(AT, person.name, path)
+    jobs = (found.jobs or {}).get(person.name)
+    if jobs and jobs.waiting:
+        yield Step(CANCEL, person.name, str(jobs.waiting))

@@ -43,6 +43,7 @@ class Person:
     until: str | None = None
     state: str = PRESENT
     heir: str | None = None
+    quota: str = ""
 
     @property
     def last_day(self) -> date | None:
@@ -80,17 +81,22 @@ def parse(groups: Iterable[Mapping[str, Any]], people: Iterable[Mapping[str, Any
             until=entry.get("until"),
             state=entry.get("state") or PRESENT,
             heir=entry.get("heir"),
+            quota=entry.get("quota") or "",
         )
         for entry in people
     ]
     return Wanted([Group(entry["name"], entry["gid"]) for entry in groups], made, **further)
 
 
-def problems(wanted: Wanted, today: date) -> Iterator[tuple[str, str]]:
-    """Yield (code, what is wrong) of the lists alone."""
+def problems(wanted: Wanted, today: date, expires: Mapping[str, int | None] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield (code, what is wrong) of the lists alone; expires are the days on which accounts of the node end, by name.
+
+    A last day that has come is wrong only where an account has another one: a node that comes later, or is
+    reinstalled, has none yet, and gets one that has expired.
+    """
     yield from (("U001", text) for text in _contradictions(wanted))
     yield from (("U003", text) for text in _bad_keys(wanted.people))
-    yield from (("U004", text) for text in _unclear_ends(wanted.people, today))
+    yield from (("U004", text) for text in _unclear_ends(wanted.people, today, expires or {}))
     staying = {person.name for person in wanted.people if person.state == PRESENT}
     for person in wanted.people:
         if person.heir is not None and (person.heir not in staying or person.heir == person.name):
@@ -128,12 +134,13 @@ def _bad_keys(people: Iterable[Person]) -> Iterator[str]:
                 yield f"key {place} of {person.name!r} is a key of {other!r}, too"
 
 
-def _unclear_ends(people: Iterable[Person], today: date) -> Iterator[str]:
+def _unclear_ends(people: Iterable[Person], today: date, expires: Mapping[str, int | None]) -> Iterator[str]:
     for person in people:
         try:
             last = person.last_day
         except ValueError:
             yield f"until of {person.name!r} is no date"
             continue
-        if last and last < today and person.state == PRESENT:
+        is_new = person.name in expires and expires[person.name] != person.expires
+        if last and last < today and person.state == PRESENT and is_new:
             yield f"until of {person.name!r} was {last}, and the state is not leaving"

@@ -69,6 +69,24 @@ REMEDIES = {
     "close_door": "Close it again: ansible-playbook gpulab.node.slurm; then let people log in again, or reboot. For"
     " cron, at and sshd, their files in /etc/pam.d need pam_systemd.so (package libpam-systemd). Replace systemd-cron"
     " by cron. Take people out of the group named, and let them run containers in jobs, without root.",
+    "give_people": "Give the node its people again: ansible-playbook gpulab.node.users. Where a limit stays as it is,"
+    " systemctl cat user-NUMBER.slice shows which file sets it.",
+    "make_room": "Let the person remove or move files: writes fail there as on a full disk. Or give more room,"
+    " by users_quota, quota of the person, or users_directories.",
+    "mend_directory": "Look at journalctl -u sssd and getent group NAME: whether a server answers, whether the name is"
+    " the directory's, whether directory_base holds it. Then: ansible-playbook gpulab.node.provision --tags directory.",
+    "part_numbers": "Give one of the two another number, and its files to it, before somebody of the directory logs in."
+    " Until then, a larger min_id in directory_settings leaves such numbers out.",
+    "mend_pam": "pam-auth-update --force writes the files of /etc/pam.d again."
+    " Keep what was changed there by hand first.",
+    "refill_models": "Let the files come again: ansible-playbook gpulab.node.provision --tags model_store. Where it"
+    " happens again, look at the disk (smartctl -a, and the kernel's log).",
+    "refill_images": "Bring the images again: ansible-playbook gpulab.node.provision --tags work_images."
+    " A folder that is damaged is replaced.",
+    "read_models": "Look why the nights do not read the store: systemctl status gpulab-models.timer, and"
+    " gpulab-models.service.",
+    "list_people": "getent passwd NUMBER names the account. Put the person into users_people, with state: leaving where"
+    " somebody has left.",
     "resume_node": "Mend what the reason says and prove the node. Then run: scontrol update nodename=NAME"
     " state=resume.",
     "check_disk": "Look at the disk: its link (lspci -vv), its heat and wear (smartctl -a), and what else reads from"

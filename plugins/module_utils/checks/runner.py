@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     board,
-    containers,
     cuda,
     environments,
     gpu_settings,
@@ -25,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     monitoring,
     nccl,
     pcie,
+    people,
     services,
     slurm,
     software,
@@ -32,6 +32,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks import (
     thermal,
     tuning,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.checks.containers import engines as container_engines
+from ansible_collections.gpulab.node.plugins.module_utils.checks.containers import images_of_work
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import gpus as driver_gpus
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import running as driver_running
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import versions as driver_versions
@@ -64,7 +66,8 @@ FILES = (
     cuda,
     libraries,
     services,
-    containers,
+    container_engines,
+    images_of_work,
     environments,
     kernel_log,
     board,
@@ -82,6 +85,7 @@ FILES = (
     tuning,
     monitoring,
     slurm,
+    people,
     measured_gpus,
     peers,
     collectives,

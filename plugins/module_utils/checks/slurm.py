@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,11 @@ def slurm_door(node: Node) -> Iterator[Result]:
     """Take what a user without rights met in a slice of his own; what starts programs outside of slices is named."""
     found = node.facts.optional("slurm")
     door = found and found.optional("door")
-    if found is None:
+    accounts = node.facts.optional("accounts")
+    people = accounts["people"] if accounts else 0
+    if found is None and people > 1 and node.pci_gpus:
+        yield info(f"{counted(people, 'account')} share the GPUs by manners: nothing gives them out (slurm_state)")
+    elif found is None:
         yield inapplicable(NO_DAEMON)
     elif door is None:
         yield info("the door is open: whoever logs in opens every GPU without a job (slurm_door)")

@@ -1,11 +1,11 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that the tiers of storage are mounted, each from its own device and as declared."""
+"""Check that the tiers of storage are mounted, each from its own device, and that the store of models is whole."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     check,
@@ -17,13 +17,17 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
 
 SOURCE = "https://man7.org/linux/man-pages/man5/fstab.5.html"
+CACHE = "https://huggingface.co/docs/huggingface_hub/guides/manage-cache"
+MOST_DAYS = 30  # in which each file of the store of models has to be read whole
+SHOWN = 3  # files of a repository that a line names
 EXPORTS = "https://man7.org/linux/man-pages/man5/exports.5.html"
 
 
@@ -88,3 +92,35 @@ def storage_exports(node: Node) -> Iterator[Result]:
             yield warn(f"{told} without {', '.join(export['missing'])}", "configure", expected=export["missing"])
         else:
             yield ok(told)
+
+
+@check("storage-models", proves="the models and data sets of the store are whole", source=CACHE)
+def storage_models(node: Node) -> Iterator[Result]:
+    """Take what sizes tell now and what the nights found; nothing is read here."""
+    store = node.facts.optional("model_store")
+    if store is None:
+        yield inapplicable("no store of models is kept (model_store_repositories)")
+        return
+    if not store["answers"]:
+        yield unknown(f"the disk of {store['directory']} did not answer in time")
+        return
+    faults = [fault for one in store["repositories"] for fault in _faults_of(one)]
+    for summary, files in faults:
+        yield fail(summary, "refill_models", observed=files)
+    if store["unread_days"] is not None and store["unread_days"] > MOST_DAYS:
+        summary = f"a file of the store was last read whole {store['unread_days']} days ago"
+        yield warn(summary, "read_models", observed=store["unread_days"], expected=MOST_DAYS)
+    elif not faults:
+        yield ok(f"{counted(len(store['repositories']), 'snapshot')} whole in {store['directory']}")
+
+
+def _faults_of(repository: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is wrong with a repository of the store, and with which of its files."""
+    label = f"{repository['name']}@{repository['revision'][:8]}"
+    missing, damaged = list(repository["missing"]), list(repository["damaged"])
+    if not repository["is_there"]:
+        yield f"{label} is not in the store (GPULAB-M008)", []
+    if missing:
+        yield f"{label} lacks {first(missing, SHOWN)} (GPULAB-M008)", missing
+    if damaged:
+        yield f"{label} has damaged files: {first(damaged, SHOWN)} (GPULAB-M002)", damaged

@@ -83,6 +83,13 @@ def next_start(show: str, read: Callable[[str], str]) -> list[str]:
 
     read returns the text of a file of the environment, "" where it cannot be read.
     """
+    variables = environment(show, read)
+    command = re.search(r"^ExecStart=\{.*? argv\[\]=(.*?) ; ignore_errors=", show, re.MULTILINE)
+    return [word for each in _words(command[1] if command else "") for word in _expanded(each, variables)]
+
+
+def environment(show: str, read: Callable[[str], str]) -> dict[str, str]:
+    """Return the environment of the unit's next start; the arguments are those of next_start()."""
     fields = [line.partition("=")[::2] for line in show.splitlines()]
     variables: dict[str, str] = {}
     for key, value in fields:
@@ -91,8 +98,7 @@ def next_start(show: str, read: Callable[[str], str]) -> list[str]:
     for key, value in fields:
         if key == "EnvironmentFiles" and value:
             variables.update(_assignments(read(value.rpartition(" (")[0])))
-    command = re.search(r"^ExecStart=\{.*? argv\[\]=(.*?) ; ignore_errors=", show, re.MULTILINE)
-    return [word for each in _words(command[1] if command else "") for word in _expanded(each, variables)]
+    return variables
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, str | None]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.containers import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,8 @@ PATH = "/etc/docker/daemon.json"
 DATA_ROOT = "/var/lib/docker"
 RELOAD, RESTART = "reload", "restart"
 # Of the settings that roles make, those that Docker takes over at SIGHUP; it forgets none of them before a restart.
-RELOADABLE = frozenset({"default-shm-size", "live-restore", "runtimes"})
+RELOADABLE = frozenset({"default-shm-size", "live-restore", "registry-mirrors", "runtimes"})
+PROXIES = ("http-proxy", "https-proxy", "no-proxy")  # in daemon.json below "proxies", and flags
 GRAPH = "graph"  # what data-root was called until Docker 23, which does not start with both
 COMMAND_LINE = "the command line of dockerd (systemctl cat docker.service, and the files that it names)"
 _MISSING = object()
@@ -349,7 +350,7 @@ def _shown(value: Any) -> str:
     for special, words in ((_MISSING, ""), (_NO_OBJECT, "in no object"), (_NOT_SET, "not set")):
         if value is special:
             return words
-    return json.dumps(value, ensure_ascii=False)
+    return masked(json.dumps(value, ensure_ascii=False))
 
 
 def _listed(settings: dict[str, Any]) -> str:

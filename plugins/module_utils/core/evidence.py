@@ -31,8 +31,19 @@ def note(module: Any, **things: Iterable[str]) -> None:
     records.keep(NOTES, sorted(items.union(records.read(NOTES, list[str], []))))
 
 
-def take() -> list[str]:
-    """Return what is noted, and forget it."""
-    items: list[str] = records.read(NOTES, list[str], [])
-    records.remove(NOTES)
-    return items
+def set_aside(role: str) -> None:
+    """Keep what is noted for a role that goes on later, so that no other role's receipt takes it."""
+    records.keep(_aside(role), take(role))
+
+
+def take(role: str = "") -> list[str]:
+    """Return what is noted, and what was set aside for a role; forget it."""
+    items: set[str] = set()
+    for path in (NOTES, _aside(role)) if role else (NOTES,):
+        items.update(records.read(path, list[str], []))
+        records.remove(path)
+    return sorted(items)
+
+
+def _aside(role: str) -> Path:
+    return NOTES.with_name(f"evidence-{role}.json")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shlex
 import stat
@@ -21,10 +22,22 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_CHUNK = 1 << 20  # bytes
+SECRET = 0o600  # the mode of a file that only root reads
+
 
 def read(path: Path) -> str:
     """Return the text of a file, empty where there is none; bytes that are not UTF-8 are replaced."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, which may be larger than the memory."""
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        for part in iter(lambda: stream.read(_CHUNK), b""):
+            found.update(part)
+    return found.hexdigest()
 
 
 def own_text(path: Path) -> str | None:
@@ -78,11 +91,16 @@ def replace(module: Any, path: Path, text: str, mode: int = 0o644, *, mounted: b
 
 
 def has_rights(path: Path, mode: int = 0o644) -> bool:
-    """Tell whether a file of gpulab's has this mode and, on a node, is root's; one that is not there is right."""
+    """Tell whether a file of gpulab's has this mode and, on a node, is root's; one that is not there is right.
+
+    So is a secret that the group root may read, which nobody else is in: the unit of SSSD lets it.
+    """
     if not path.is_file():
         return True
     status = path.stat()
-    return stat.S_IMODE(status.st_mode) == mode and (os.geteuid() != 0 or (status.st_uid, status.st_gid) == (0, 0))
+    found = stat.S_IMODE(status.st_mode)
+    is_mode = found == mode or (mode == SECRET and found == SECRET | stat.S_IRGRP)
+    return is_mode and (os.geteuid() != 0 or (status.st_uid, status.st_gid) == (0, 0))
 
 
 def set_rights(path: Path, mode: int = 0o644) -> None:

@@ -94,8 +94,9 @@ def held(path: Path, seconds: float = SECONDS, take: Callable[[int, int], None] 
                 break
             except (BlockingIOError, PermissionError) as error:  # fcntl(2) says either of a lock that is held
                 if time.monotonic() >= deadline:
-                    holder = find_holder((path,))
-                    raise refuse("S022", holder=holder or f"{path} is held", seconds=round(seconds)) from error
+                    raise refuse(
+                        "S022", holder=find_holder((path,)) or f"{path} is held", seconds=round(seconds)
+                    ) from error
             time.sleep(_LOOK_AGAIN)
         yield
     finally:
@@ -122,7 +123,7 @@ def find_holder(paths: tuple[Path, ...] = APT_LOCKS, proc: Path = Path("/proc"))
     for path in filter(Path.exists, paths):
         for pid in sorted(table.get(path.stat().st_ino, ())):
             if _has_open(proc / str(pid), path):
-                return _holder(proc / str(pid), path)
+                return holder(proc / str(pid), path)
     return None
 
 
@@ -131,11 +132,12 @@ def find_named(paths: tuple[Path, ...] = DNF_PIDS, proc: Path = Path("/proc")) -
     for path in filter(Path.exists, paths):
         pid = path.read_text(errors="replace").strip()
         if pid.isdigit() and (proc / pid).exists():
-            return _holder(proc / pid, path)
+            return holder(proc / pid, path)
     return None
 
 
-def _holder(process: Path, path: Path) -> LockHolder:
+def holder(process: Path, path: Path) -> LockHolder:
+    """Return who a process is, by its directory in /proc, that holds a file."""
     return LockHolder(int(process.name), _command(process), _unit(process), str(path), _user(process))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MARKER = "# Written by gpulab"
 PROGRAM = "#!"
-PRIVATE = 0o600  # the mode of a file with a secret
+PRIVATE = files.SECRET
 # The options of the module.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "owner": {"type": "str", "required": True},

@@ -6,7 +6,8 @@
 The codes are in core/refusals and nowhere else, those of one subject in one file, whose refuse() knows no others. So a
 module brings to the node only what it can raise. A code is never given another meaning. Its letter is that of a family:
 H host and connection, I inventory and input, P plan, D driver, C CUDA, E Python environment, S long steps and runs,
-V proof, R rebuild, G diagnosis, F fleet, U people.
+V proof, R rebuild, G diagnosis, F fleet, U people, J JupyterHub, M models, B bundles,
+K images of work.
 """
 
 from __future__ import annotations

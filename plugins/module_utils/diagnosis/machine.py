@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 CPUS = "/sys/devices/system/cpu"
 TMP = "/tmp"  # noqa: S108 - a place to look at, nothing is written
 _DEVICE = re.compile(r"nvidia(?:\d+|ctl|-uvm)\Z")
-_KILLED = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Killed process (\d+) \((.{1,64}?)\)")
+_KILLED = re.compile(
+    r"^(?:\[ *(\d+)[\d.]*\] )?.*(?:Out of memory|Memory cgroup out of memory): Killed process (\d+) \((.{1,64}?)\)",
+    re.MULTILINE,
+)
+RECENT = 3600.0  # seconds: what was killed before that does not explain what goes wrong now
 _AVERAGE = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 
 
@@ -47,7 +51,7 @@ def read(node: Node) -> MachineNow:
         pressure={part: pressure(node.text(f"/proc/pressure/{part}")) for part in ("cpu", "io", "memory")},
         compilers={name: shutil.which(name, path=os.defpath) for name in ("cc", "gcc", "c++")},
         devices=devices(node),
-        killed=killed(log.output() or ""),
+        killed=killed(log.output() or "", float(node.text("/proc/uptime").partition(" ")[0] or 0)),
         tmp_noexec=no_programs(node.text("/proc/self/mountinfo"), TMP),
         shared_memory=shared_memory(node.path(SHARED_MEMORY)),
     )
@@ -71,9 +75,13 @@ def devices(node: Node) -> dict[str, bool]:
     return found
 
 
-def killed(log: str) -> list[Killed]:
-    """Parse whom the kernel ended for want of memory, from its log."""
-    return [Killed(int(pid), command) for pid, command in _KILLED.findall(log)]
+def killed(log: str, uptime: float) -> list[Killed]:
+    """Parse whom the kernel ended of late for want of memory, from its log; uptime in seconds, as the log counts."""
+    return [
+        Killed(int(pid), command)
+        for seconds, pid, command in _KILLED.findall(log)
+        if not seconds or uptime - int(seconds) < RECENT
+    ]
 
 
 def no_programs(mountinfo: str, path: str) -> bool:

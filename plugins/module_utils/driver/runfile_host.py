@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-from ansible_collections.gpulab.node.plugins.module_utils.core.files import read
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import read, sha256
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import runs
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.steps import Call
 
 INSTALL, REMOVE = "nvidia-runfile", "nvidia-runfile-removal"
-CHUNK = 2**20
 NO_WAY = "Mend what it names, and run again"
 
 
@@ -131,7 +129,7 @@ class RunfileInstaller:
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(wish)
         try:
-            if not (file.is_file() and digest(file) == wish.sha256):
+            if not (file.is_file() and sha256(file) == wish.sha256):
                 self._download(download)
             self._unpack()
         except Refusal:
@@ -146,7 +144,7 @@ class RunfileInstaller:
             download(file)
         except (OSError, ValueError) as error:  # of which urllib's are
             raise refuse("D030", url=wish.url, detail=error) from error
-        found = digest(file)
+        found = sha256(file)
         if found != wish.sha256:
             raise refuse("D031", url=wish.url, found=found, wanted=wish.sha256)
 
@@ -320,12 +318,3 @@ def _is_complete(record: runfile.Recorded | None) -> bool:
 def build_step(kernel: str) -> str:
     """Return the name of the step that tries the build for a kernel; systemd does not take every letter of it."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", f"nvidia-runfile-{kernel}")
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file, which may be larger than the memory."""
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            found.update(chunk)
-    return found.hexdigest()

@@ -147,7 +147,7 @@ def pack(build: ModuleBuild, call: Call, directory: Path) -> Packed:
         _run(call, ["dkms", "mktarball", *named, "--binaries-only", "--archive", str(packed)])
         shutil.copyfile(packed, target)
         target.chmod(0o644)
-        return Packed(target, sha256(packed))
+        return Packed(target, files.sha256(packed))
 
 
 def load(build: ModuleBuild, packed: Packed, call: Call, node: Node, signed_by: Signer | None) -> None:
@@ -155,7 +155,7 @@ def load(build: ModuleBuild, packed: Packed, call: Call, node: Node, signed_by: 
     with tempfile.TemporaryDirectory() as own:
         tarball, top = Path(own) / TARBALL, Path(own) / "build"
         shutil.copyfile(packed.file, tarball)
-        if sha256(tarball) != packed.checksum:
+        if files.sha256(tarball) != packed.checksum:
             _give_up("its checksum is another one")
         top.mkdir()
         _run(call, ["tar", "--extract", "--no-same-owner", "--file", str(tarball), "--directory", str(top)])
@@ -165,7 +165,7 @@ def load(build: ModuleBuild, packed: Packed, call: Call, node: Node, signed_by: 
             _give_up("it has no modules, or others, too")
         modules = [_signed(call, module, signed_by) for module in modules]
         _run(call, ["tar", "--create", "--gzip", "--file", str(tarball), "--directory", str(top), "."])
-        wanted = {module.relative_to(kernels / build.kernel): sha256(module) for module in modules}
+        wanted = {module.relative_to(kernels / build.kernel): files.sha256(module) for module in modules}
         try:
             _run(call, ["dkms", "ldtarball", "--force", "--archive", str(tarball)], _LOADED)
             _check_loaded(node.path(build.home), wanted)
@@ -199,15 +199,6 @@ def unsigned(module: bytes) -> bytes:
     return module
 
 
-def sha256(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as opened:
-        found = hashlib.sha256()
-        for part in iter(lambda: opened.read(2**20), b""):
-            found.update(part)
-    return found.hexdigest()
-
-
 def _signed(call: Call, module: Path, signed_by: Signer | None) -> Path:
     """Let the module bear this node's signature and no other. Raises NotSharedError."""
     compress = _COMPRESS.get(module.suffix)
@@ -229,7 +220,7 @@ def _signed(call: Call, module: Path, signed_by: Signer | None) -> Path:
 
 def _check_loaded(home: Path, wanted: dict[Path, str]) -> None:
     for name, checksum in wanted.items():
-        if not (home / name).is_file() or sha256(home / name) != checksum:
+        if not (home / name).is_file() or files.sha256(home / name) != checksum:
             _give_up(f"DKMS did not load {name.name} whole")
 
 
@@ -251,7 +242,7 @@ def _version(call: Call, program: str) -> str:
 
 def _digest(paths: Iterable[Path]) -> str:
     """Return one digest for files, some of which may be missing."""
-    found = [f"{path.name} {sha256(path) if path.is_file() else ''}\n" for path in paths]
+    found = [f"{path.name} {files.sha256(path) if path.is_file() else ''}\n" for path in paths]
     return hashlib.sha256("".join(found).encode()).hexdigest()
 
 
@@ -263,5 +254,5 @@ def _digest_of_tree(top: Path) -> str:
         if path.is_symlink():
             lines.append(f"{path.relative_to(top)} -> {path.readlink()}\n")
         elif path.is_file():
-            lines.append(f"{path.relative_to(top)} {path.stat().st_mode & 0o111:o} {sha256(path)}\n")
+            lines.append(f"{path.relative_to(top)} {path.stat().st_mode & 0o111:o} {files.sha256(path)}\n")
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECONDS, Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
+    accounts,
     containers,
     cuda,
     data_loading,
+    directory,
     driver,
     engines,
     fence,
@@ -28,6 +30,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     kernel_log,
     libraries,
     limits,
+    model_store,
     modprobe,
     monitoring,
     nccl,
@@ -39,6 +42,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     storage,
     tuning,
     users,
+    work_images,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernels as facts_kernels
 from ansible_collections.gpulab.node.plugins.module_utils.facts import pci as facts_pci
@@ -77,6 +81,10 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
     monitoring_query = monitoring.MonitoringQuery(node, SECONDS)
     group_query = group.GroupQuery(node, SECONDS)
     slurm_query = slurm.SlurmQuery(node)
+    accounts_query = accounts.AccountsQuery(node)
+    directory_query = directory.DirectoryQuery(node)
+    model_store_query = model_store.ModelStoreQuery(node, SECONDS)
+    work_images_query = work_images.WorkImagesQuery(node, SECONDS)
 
     pci, simulated = facts_pci.read(node, modprobe_files)
     kernels = kernels_query.facts()
@@ -117,6 +125,10 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
         "long_steps": services.long_steps(node),
         "fence": fence.read(node),
         "slurm": slurm_query.facts(),
+        "accounts": accounts_query.facts(),
+        "directory": directory_query.facts(),
+        "model_store": model_store_query.facts(),
+        "work_images": work_images_query.facts(),
         "kernel_log": kernel_log_query.facts(),
         "storage": storage.read(node),
         "own_files": own_files.read(node),

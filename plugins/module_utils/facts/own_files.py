@@ -18,7 +18,15 @@ STATE, PROGRAMS, TOOLKITS = "/var/lib/gpulab", "/opt", "/usr/local"
 STEPS, TOOLKIT, WORK = f"{STATE}/steps", "cuda-*/gpulab.json", ".gpulab-cuda"
 WALKED = ("/etc", "/usr/local/share/jupyter/kernels")
 # Files of others in which gpulab keeps a block, or sets lines aside; and those that may be gpulab's under another name.
-READ = ("/etc/fstab", "/etc/hosts", "/etc/cloud/templates/", "/usr/local/share/jupyter/kernels/")
+READ = (
+    "/etc/fstab",
+    "/etc/hosts",
+    "/etc/cloud/templates/",
+    "/etc/containerd/certs.d/",
+    "/etc/pam.d/common-session",
+    "/etc/sssd/sssd.conf",
+    "/usr/local/share/jupyter/kernels/",
+)
 NAME = "gpulab"
 
 

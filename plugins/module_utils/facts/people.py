@@ -127,8 +127,9 @@ def _works(node: Node, processes: dict[int, Process]) -> Iterator[tuple[Process,
     for process in processes.values():
         if process.place is None or process.pid == 1 or guests.is_of_kubernetes(process.place):
             continue
-        if _unit(process.place).startswith(units.GPULAB) and not _USER_SLICE.match(process.place):
-            continue
+        of_user = _USER_SLICE.match(process.place)
+        if int(of_user[1]) in _NOBODY if of_user else _unit(process.place).startswith(units.GPULAB):
+            continue  # gpulab's own: a step, or the try of Slurm's door
         work = _by_place(node, process, processes, persons)
         if work is not None:
             yield process, work

@@ -79,8 +79,7 @@ class NodeFence:
         found = self.record()
         name = found["before"].get("name") if found and found["engine"] == SLURM else None
         jobs = control.jobs(self._ask(control.show_jobs(name))) if name else []
-        said = [f"job {job.number} of {job.user} ({job.state.lower()})" for job in jobs]
-        return ", ".join(filter(None, [*said, users.in_use(users.read(self._node, [], own))]))
+        return ", ".join(filter(None, [*(job.told() for job in jobs), users.in_use(users.read(self._node, [], own))]))
 
     def drain(self, wish: FenceRequest) -> list[str]:
         """Fence the node, or correct why it is fenced; return what changed. Raises Refusal F007 to F010.

@@ -198,6 +198,12 @@ def _heat_and_power(metrics: Metrics, gpu: dict[str, Any], labels: Labels) -> No
             **labels,
         )
     metrics.gauge("gpulab_gpu_power_watts", "Power drawn.", _scaled(power["usage"], 1e-3), **labels)
+    metrics.counter(
+        "gpulab_gpu_energy_joules_total",
+        "Energy drawn since the driver was loaded.",
+        _scaled(gpu.get("energy_mj"), 1e-3),
+        **labels,
+    )
     for name, limit in (("enforced", "enforced_limit"), ("set", "limit"), ("default", "default_limit")):
         metrics.gauge("gpulab_gpu_power_limit_watts", "Power limit.", _scaled(power[limit], 1e-3), limit=name, **labels)
 

@@ -72,6 +72,7 @@ class GpuReader:
             "gsp": self.gsp(),
             "c2c": self.flag("nvmlDeviceGetC2cModeInfoV"),
             "recovery_action": self.field(FIELD_RECOVERY_ACTION),
+            "energy_mj": reading(self.energy),
             "utilization": reading(self.utilization),
             "processes": self.processes(),
         }
@@ -212,6 +213,10 @@ class GpuReader:
             "default_limit": self.number("nvmlDeviceGetPowerManagementDefaultLimit"),
             "constraints": self.pair("nvmlDeviceGetPowerManagementLimitConstraints", "min", "max"),
         }
+
+    def energy(self) -> int:
+        """Read the energy in millijoules that the GPU drew since the driver was loaded (Volta and later)."""
+        return self._nvml.number("nvmlDeviceGetTotalEnergyConsumption", self._handle, kind=nvml.c_ulonglong)
 
     def clocks(self) -> dict[str, Any]:
         """Read clocks in MHz, the performance state, and the bits that say what holds the clocks down."""

@@ -37,6 +37,7 @@ LISTS = Path("/var/lib/apt/lists")
 UPDATED = Path(apt.UPDATED)
 STATES = Path(apt.EXTENDED_STATES)
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
+BUNDLE = Path(apt_sources.BUNDLE)
 JOURNAL = Path("/var/lib/dpkg/updates")
 ARCHIVES = Path("/var/cache/apt/archives")
 HISTORY = Path("/var/log/apt/history.log")
@@ -50,10 +51,19 @@ PREFERENCES_PARTS = Path("/etc/apt/preferences.d")
 
 def read_sources(module: Any) -> list[Source]:
     """Return the package sources that APT reads on this node (module is an AnsibleModule)."""
-    architecture = module.run_command(["dpkg", "--print-architecture"], check_rc=True)[1].strip()
+    return read_files(module, [BUNDLE] if BUNDLE.exists() else listed())
+
+
+def listed() -> list[Path]:
+    """Return the files of the node's own sources, which APT reads unless a bundle stands for them."""
     main, parts = SOURCES
-    read = [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
-    found = [source for file in read for source in apt_sources.parse(str(file), files.read(file), architecture)]
+    return [main, *sorted(file for file in parts.glob("*") if apt_sources.is_read(file.name))]
+
+
+def read_files(module: Any, paths: list[Path]) -> list[Source]:
+    """Return the package sources that files declare."""
+    architecture = module.run_command(["dpkg", "--print-architecture"], check_rc=True)[1].strip()
+    found = [source for file in paths for source in apt_sources.parse(str(file), files.read(file), architecture)]
     return [replace(source, origin=_origin(source)) for source in found]
 
 

@@ -38,7 +38,8 @@ class Repository:
     """A repository as it is wanted. suite ends with "/" in a flat one, which has no components.
 
     fingerprint is that of the one key that signs it; packages are names and globs of what comes from here even though
-    the distribution has it too.
+    the distribution has it too. release is what it says of itself in a bundle, as preferences(5) has it ("o=NVIDIA"):
+    the bundle declares it, and priorities go by that, since all of a bundle has one host. It is empty elsewhere.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Repository:
     components: tuple[str, ...]
     fingerprint: str
     packages: tuple[str, ...]
+    release: str = ""
 
     @property
     def host(self) -> str:
@@ -93,8 +95,13 @@ class Repository:
         records = [(" ".join(self.packages), WANTED)] if self.packages else []
         records.append(("?*" if _EVERY_PACKAGE.search(others) else "*", UNWANTED))
         return HEADER + "\n".join(
-            f'Package: {names}\nPin: origin "{self.host}"\nPin-Priority: {priority}\n' for names, priority in records
+            f"Package: {names}\nPin: {self.pin}\nPin-Priority: {priority}\n" for names, priority in records
         )
+
+    @property
+    def pin(self) -> str:
+        """Return by what its packages are known."""
+        return f"release {self.release}" if self.release else f'origin "{self.host}"'
 
     def declared_elsewhere(self, sources: list[Source], read: Callable[[str], bytes]) -> str | None:
         """Return the file of somebody else that declares the repository already; None where there is none.

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.deb822 import
 
 ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+\S+)*)$")
 SOURCES_LIST = "/etc/apt/sources.list"
+BUNDLE = "/etc/apt/sources.list.d/gpulab-bundle.sources"  # which stands for all others, where there is one
 INSTALLER_FILES = (
     SOURCES_LIST,
     "/etc/apt/sources.list.d/debian.sources",
@@ -62,7 +63,7 @@ class Source:
         the installer names no keyring, they have one of their own.
         """
         own_key = self._has_own_key
-        installed = self.file in INSTALLER_FILES and "main" in self.components
+        installed = self.file in (*INSTALLER_FILES, BUNDLE) and "main" in self.components
         foreign_key = self.file == SOURCES_LIST and self.signed_by
         return not self.suite.endswith("/") and (own_key or (installed and not foreign_key))
 
@@ -81,7 +82,8 @@ class Source:
         """Return the names under which APT keeps its Release file in its lists."""
         parts = urlsplit(self.uri)
         base = f"{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/").replace("_", "%5f")
-        return [f"{base}/dists/{self.suite}/{name}".replace("/", "_") for name in ("InRelease", "Release")]
+        place = f"{base}/{self.suite}".rstrip("/") if self.suite.endswith("/") else f"{base}/dists/{self.suite}"
+        return [f"{place}/{name}".replace("/", "_") for name in ("InRelease", "Release")]
 
 
 def is_read(name: str) -> bool:

@@ -10,6 +10,7 @@ unit:NAME         whether a unit is enabled, in systemd's words
 running:NAME      whether a unit is active, in systemd's words
 value:NAME        a live value of the kernel, by its name for sysctl or by its path
 mount:PATH        what is mounted there
+people:accounts    in what people's accounts differ from the inventory, by name
 member:GROUP:USER whether a user belongs to a group
 environment:PATH  lock and packages of a Python environment
 fact:SECTION      a section of the facts, without what changes by itself
@@ -41,6 +42,9 @@ VERSION_LOCK = "/etc/dnf/plugins/versionlock.list"
 # What changes by itself, or is read again elsewhere, by section of the facts.
 PASSING = {
     "system": {"kernel", "boot_id", "clock_synchronized", "python"},
+    "accounts": {"slices", "quotas"},
+    "directory": {"missing", "clashes"},
+    "model_store": {"unread_days"},
     "network": {"up", "speed_gbps"},
     "group": {"leads"},
     "monitoring": {"answers", "serves_gpus", "age_seconds"},
@@ -76,6 +80,7 @@ class Reading:
             "value": lambda name: kernel_values.read(name, node) or None,
             "mount": self._mount,
             "member": _member,
+            "people": lambda _name: self._people or None,
             "environment": lambda name: environment(node.path(name)),
         }
 
@@ -83,6 +88,8 @@ class Reading:
         """Return each item's value; facts are those of this moment. An item of an unknown kind has the value None."""
         self._shown = unit_states.by_name((self._units.output() or "") if self._units else "")
         self._mounted = {mount.place: mount for mount in mounts(self._node.text("/proc/self/mountinfo"))}
+        accounts = facts["accounts"]
+        self._people = {name: ", ".join(what) for name, what in accounts["differs"].items()} if accounts else {}
         self._locked = self._node.text(VERSION_LOCK).splitlines()
         return {item: self._value(item, facts) for item in self._items}
 
@@ -164,7 +171,9 @@ def _by_name(kind: str, name: str, before: dict[str, str], after: dict[str, str]
         return
     for one in sorted({*before, *after}):
         was, now = before.get(one), after.get(one)
-        if was != now:
+        if was != now and kind == "people":
+            yield f"{one} {now}" if now else f"{one} is again as the inventory has it"
+        elif was != now:
             yield f"{one} was removed" if now is None else f"{one} is {now}" + (f", was {was}" if was else "")
 
 

@@ -10,20 +10,26 @@ that is not part of a run keeps its lines: each ends with a comment that holds i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.host_name import HostName, is_host_name
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import node as nodes
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.slurm import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import reservations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 CONFIGURATION, GRES, CGROUP = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
 LIBRARY = "/usr/local/lib/gpulab-slurm"  # of the programs that nodes have
 ALL = "gpu"  # the partition of all nodes
+INTERACTIVE = "interactive"  # the partition for shells and notebooks
+QOS, QOS_INTERACTIVE = (
+    "gpulab",
+    "gpulab-interactive",
+)  # what limits the GPUs of a person, in all partitions and in that one
 RESERVED = ("ALL", "DEFAULT")  # what stands for other nodes in slurm.conf
 LINE = re.compile(r"^NodeName=(\S+) .*# (\S+)$", re.MULTILINE)
 
@@ -43,7 +49,9 @@ class SlurmCluster:
     """What the files say beside the nodes: its name, and hostname and address of its controller.
 
     types are the host types of the inventory that have a partition of their own. time is what a job has that asks for
-    none, limit the most that one may ask for; empty is without end.
+    none, limit the most that one may ask for; empty is without end. With accounts, only who has an account may submit
+    jobs. gpus_per_user are the most that a person may use at a time, interactive is {"gpus", "time"} of a partition
+    for shells, private hides people's jobs from each other, reservations are what slurm_reservations says.
     """
 
     name: str
@@ -54,11 +62,36 @@ class SlurmCluster:
     further: Mapping[str, Any] = field(default_factory=dict)
     time: str = ""
     limit: str = ""
+    accounts: bool = False
+    gpus_per_user: int | None = None
+    interactive: Mapping[str, Any] = field(default_factory=dict)
+    private: bool = False
+    reservations: Sequence[Mapping[str, Any]] = ()
 
     def partition(self, name: str, nodes: str, more: str = "") -> str:
         """Return the line of a partition."""
         time = f" DefaultTime={self.time}" if self.time else ""
         return f"PartitionName={name} Nodes={nodes}{more}{time} MaxTime={self.limit or 'INFINITE'} State=UP"
+
+    def lacking(self) -> Iterator[tuple[str, str]]:
+        """Yield each setting that holds nothing without another one: its name, and what it needs."""
+        if self.accounts and not self.accounting:
+            yield "slurm_accounts", "slurm_accounting: true"
+        if self.gpus_per_user is not None and not self.accounts:
+            yield "slurm_gpus_per_user", "slurm_accounts: true"
+        if self.interactive and not self.accounts:
+            yield "slurm_interactive", "slurm_accounts: true"
+        yield from reservations.problems(self.reservations, accounts=self.accounts)
+
+
+def check(host: str, cluster: SlurmCluster, *, join: bool) -> None:
+    """Raise Refusal F050 where a setting would hold nothing; a cluster of somebody else's has accounts of its own."""
+    lacking = [f"{setting} needs {needed}" for setting, needed in cluster.lacking()]
+    if join:
+        about = {"slurm_accounts": cluster.accounts, "slurm_private": cluster.private}
+        lacking = [f"{setting} needs a cluster of gpulab's own" for setting, is_set in about.items() if is_set]
+    if lacking:
+        raise refuse("F050", host=host, lacking="; ".join(lacking))
 
 
 def topology(cpuinfo: str) -> tuple[int, int, int] | None:
@@ -193,24 +226,47 @@ def _partitions(nodes: Sequence[Node], cluster: SlurmCluster) -> list[str]:
         return []
     features = {name for one in nodes for name in re.findall(r" Feature=(\S+)", one.line)[:1]}
     used = [one for one in cluster.types if any(one in found.split(",") for found in features)]
+    qos = f" QOS={QOS}" if cluster.accounts else ""
     return [
         *(f"NodeSet={one} Feature={one}" for one in used),
-        cluster.partition(ALL, "ALL", " Default=YES"),
-        *(cluster.partition(one, one) for one in used),
+        cluster.partition(ALL, "ALL", f" Default=YES{qos}"),
+        *(cluster.partition(one, one, qos) for one in used),
+        *_interactive(cluster),
     ]
 
 
-def texts(cluster: SlurmCluster, nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the contents of the files of a cluster that is gpulab's own, by path."""
-    accounting = (
-        {
+def _interactive(cluster: SlurmCluster) -> Iterator[str]:
+    """Yield the partition for shells and notebooks: its jobs come first, and end none of the others."""
+    if cluster.interactive:
+        time = str(cluster.interactive["time"])
+        short = replace(cluster, time=time, limit=time)
+        yield short.partition(INTERACTIVE, "ALL", f" QOS={QOS_INTERACTIVE} PriorityTier=10")
+
+
+def _of_people(cluster: SlurmCluster) -> dict[str, str]:
+    """Return the settings about who may use what, by name. None of them ends a job."""
+    settings: dict[str, str] = {}
+    if cluster.accounting:
+        settings |= {
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": cluster.address,
             "AccountingStorageTRES": "gres/gpu",
         }
-        if cluster.accounting
-        else {}
-    )
+    if cluster.accounts:
+        settings |= {
+            "AccountingStorageEnforce": "associations,limits,qos",
+            "EnforcePartLimits": "ALL",
+            "PriorityType": "priority/multifactor",
+            "PriorityWeightFairshare": "10000",
+            "PriorityWeightAge": "1000",
+        }
+    if cluster.private:
+        settings["PrivateData"] = "jobs,usage"
+    return settings
+
+
+def texts(cluster: SlurmCluster, nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the contents of the files of a cluster that is gpulab's own, by path."""
     settings = {
         "ClusterName": cluster.name,
         "SlurmctldHost": f"{cluster.controller}({cluster.address})",
@@ -236,7 +292,7 @@ def texts(cluster: SlurmCluster, nodes: Sequence[Node]) -> dict[str, str]:
         "HealthCheckProgram": f"{LIBRARY}/health.py",
         "HealthCheckInterval": "300",
         "HealthCheckNodeState": "ANY,CYCLE",
-        **accounting,
+        **_of_people(cluster),
         **{str(name): str(value) for name, value in cluster.further.items()},
     }
     lines = [f"{name}={value}" for name, value in settings.items()]

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 SHOW_NODES = ("scontrol", "--oneliner", "show", "nodes")
+NOTEBOOK = "gpulab-jupyter"  # the name of JupyterHub's jobs
 OURS = "gpulab "  # how each reason of gpulab begins; the run follows, and a colon
 # A value may hold spaces (OS, Reason): it ends where the next name begins.
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)")
@@ -43,11 +44,24 @@ class NodeState:
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job that is on a node; state as squeue names it, such as RUNNING or COMPLETING."""
+    """A job that is on a node; state as squeue names it, such as RUNNING or COMPLETING.
+
+    end is when its time is over, in the node's local time, or a word where Slurm knows none.
+    """
 
     number: str
     user: str
     state: str
+    end: str
+    name: str
+
+    def told(self) -> str:
+        """Say what it is, whose, and until when at the latest."""
+        until = f", until {self.end.replace('T', ' ')} at the latest" if self.end[:1].isdigit() else ""
+        state = f"{self.state.lower()}{until}"
+        if self.name == NOTEBOOK:
+            return f"the notebook of {self.user} (job {self.number}, {state})"
+        return f"job {self.number} of {self.user} ({state})"
 
 
 def nodes(text: str) -> list[NodeState]:
@@ -89,12 +103,13 @@ def gpus(gres: str) -> int:
 
 def show_jobs(name: str) -> list[str]:
     """Return the command that lists the jobs on a node."""
-    return ["squeue", "--noheader", f"--nodelist={name}", "--format=%A %u %T"]
+    return ["squeue", "--noheader", f"--nodelist={name}", "--format=%A %u %T %e %j"]
 
 
 def jobs(text: str) -> list[SlurmJob]:
     """Parse the output of show_jobs."""
-    return [SlurmJob(*line.split()) for line in text.splitlines() if len(line.split()) == 3]  # noqa: PLR2004 - its fields
+    found = (line.split(" ", 4) for line in text.splitlines())
+    return [SlurmJob(*parts) for parts in found if len(parts) == 5]  # noqa: PLR2004 - its fields
 
 
 def reason(run: str, why: str) -> str:

@@ -25,6 +25,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.storage.targets import
 from ansible_collections.gpulab.node.plugins.module_utils.storage.tiers import (
     DEFAULT_FILESYSTEM,
     FORMATS,
+    QUOTA_FEATURES,
+    QUOTA_OPTIONS,
     export_of,
     exported,
 )
@@ -170,10 +172,12 @@ def _format(tier: Tier, target: Target, known: Devices) -> Iterator[Step]:
     kind = tier.filesystem or DEFAULT_FILESYSTEM
     new = target.source[5:] if target.source.startswith("UUID=") else new_uuid(tier, [target.source], known)
     name = known.stable(target.path)
+    features = QUOTA_FEATURES if kind == "ext4" and QUOTA_OPTIONS.intersection(tier.options) else []
+    program, *flags = FORMATS[kind]
     yield Step(
         "format",
         f"create an {kind} filesystem on {judged(target.path, known)} for tier {tier.name}",
-        (*FORMATS[kind], f"uuid={new}" if kind == "xfs" else new, name),
+        (program, *features, *flags, f"uuid={new}" if kind == "xfs" else new, name),
         (Written(name, known.devices.get(target.path)),),
     )
 

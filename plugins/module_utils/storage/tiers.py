@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SCRATCH, DATASETS = "scratch", "datasets"
 DEFAULT_FILESYSTEM = "ext4"
 FORMATS = {"ext4": ["mkfs.ext4", "-q", "-U"], "xfs": ["mkfs.xfs", "-q", "-m"]}
+QUOTA_FEATURES = ["-O", "quota,project"]  # which ext4 has from the beginning, or gets while nobody uses it
+QUOTA_OPTIONS = frozenset({"usrquota", "prjquota"})
 _PLACE = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 _SERVER = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9.:_\[\]-]*:/[^\s\\\"]*")
 _OPTION = re.compile(r"[^\s,#\\\"]+")

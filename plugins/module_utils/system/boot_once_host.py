@@ -9,7 +9,6 @@ this system, whether the installer refused or something went round GRUB: what wa
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
@@ -107,7 +106,7 @@ class BootOnce:
             os.fsync(out.fileno())
         os.unlink(source)  # noqa: PTH108
         files.set_rights(draft, 0o600)
-        if _sha256(draft) != sha256:
+        if files.sha256(draft) != sha256:
             draft.unlink()
             raise refuse("R070", host=self._host, detail=f"{target.name} has another checksum")
         draft.rename(target)
@@ -230,7 +229,7 @@ class BootOnce:
         raise refuse("R025", host=self._host, detail=f"{need}, and {', '.join(seen) or 'there is no such place'}")
 
     def _sums(self, place: Place) -> dict[str, str]:
-        return {path.name: _sha256(path) for path in self._node.path(place.path).iterdir() if path.is_file()}
+        return {path.name: files.sha256(path) for path in self._node.path(place.path).iterdir() if path.is_file()}
 
     # The environment and the menu
 
@@ -319,11 +318,3 @@ def uuids(node: Node) -> dict[str, str]:
         if number:
             found[number] = uuid
     return found
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        for part in iter(lambda: stream.read(_CHUNK), b""):
-            digest.update(part)
-    return digest.hexdigest()

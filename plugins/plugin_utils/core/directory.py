@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks
@@ -21,9 +20,3 @@ LONG = 3600.0  # seconds that an image or a medium may take
 def locked(directory: Path, seconds: float = locks.SECONDS) -> AbstractContextManager[None]:
     """Hold the directory's lock; who holds it is waited for so long. Raises Refusal S022, which names him."""
     return locks.held(directory / LOCK, seconds)
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

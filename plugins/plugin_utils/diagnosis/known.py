@@ -51,7 +51,8 @@ SUBJECTS = {
     "storage": SLOW,
     "tuning": SLOW,
     "slurm": HANG,
-    "monitoring": None,  # explains no symptom of a program
+    "monitoring": None,  # explains no symptom of a program, and neither does this:
+    "people": None,
     "measurements": SLOW,
 }
 COSTS = {"fail": MOST, "warn": SOME}

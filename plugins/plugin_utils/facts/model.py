@@ -86,6 +86,10 @@ class ReadFacts(TypedDict):
     long_steps: list[str]
     fence: Fence | None
     slurm: Slurm | None
+    accounts: GivenPeople | None
+    directory: Directory | None
+    model_store: ModelStore | None
+    work_images: WorkImages | None
     kernel_log: KernelLog
     storage: list[Tier]
     own_files: list[str]
@@ -160,6 +164,103 @@ class SlurmNode(TypedDict):
     states: list[str]
     reason: str
     gpus: int
+
+
+class GivenPeople(TypedDict):
+    """How many people the inventory gave the node, and by name of each in what that differs now.
+
+    unlisted are the numbers of accounts in the range of people's that are in no list. limits are those of sessions.
+    """
+
+    people: int
+    differs: dict[str, list[str]]
+    unlisted: list[int]
+    limits: SessionLimits | None
+    quotas: Quotas | None
+
+
+class Quotas(TypedDict):
+    """How many quotas there are, and who has used one up."""
+
+    set: int
+    full: list[FullQuota]
+
+
+class FullQuota(TypedDict):
+    """What somebody has of what there may be at most, in KiB or files, and where."""
+
+    name: str
+    place: str
+    what: str
+    used: int
+    most: int
+
+
+class Directory(TypedDict):
+    """The groups of the directory whose members may log in, and those of them that the node does not find.
+
+    missing is None where no answer came in time. clashes are accounts of the directory with the number of a local one,
+    as "NAME (NUMBER)". pam tells whether logins ask SSSD.
+    """
+
+    groups: list[str]
+    missing: list[str] | None
+    clashes: list[str]
+    pam: bool
+
+
+class ModelStore(TypedDict):
+    """The store of models: whether its disk answered in time, and how many days ago a blob was read whole at least."""
+
+    directory: str
+    answers: bool
+    repositories: list[StoredRepository]
+    unread_days: int | None
+
+
+class WorkImages(TypedDict):
+    """The images of work, and whether their disk answered in time."""
+
+    directory: str
+    answers: bool
+    images: list[StoredImage]
+
+
+class StoredImage(TypedDict):
+    """An image that the node is to hold: the least driver that it needs, and why it is not there or does not start."""
+
+    name: str
+    digest: str
+    driver: str
+    problem: str
+    architecture: str
+
+
+class StoredRepository(TypedDict):
+    """A repository that the store is to hold: files of its snapshot whose blobs are gone, or other ones."""
+
+    name: str
+    revision: str
+    is_there: bool
+    bytes: int
+    missing: list[str]
+    damaged: list[str]
+
+
+class SessionLimits(TypedDict):
+    """Of how many people systemd told the limits of sessions, and which of these are other ones."""
+
+    slices: int
+    differs: list[LimitDiffers]
+
+
+class LimitDiffers(TypedDict):
+    """Whose limit it is, systemd's name for it, what the inventory sets, and what holds."""
+
+    user: str
+    property: str
+    wanted: str
+    found: str
 
 
 class DataLoading(TypedDict):

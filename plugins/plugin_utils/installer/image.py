@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.urls import open_url
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
-from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked, sha256
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 

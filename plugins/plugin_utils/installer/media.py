@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LOCK, LONG, locked, sha256
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LOCK, LONG, locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import boot_menu
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
+from ansible_collections.gpulab.node.plugins.module_utils.models import wanted as models
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files, reading
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import profile
@@ -53,6 +54,7 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     yield from _refused(tuning.check_overrides, of_all["tuning_overrides"], catalog)
     yield from _refused(gpu_settings.check, of_all["gpu_settings_values"], of_all["gpu_settings_per_gpu"])
     yield from profile.faults(of_all["verify_profile"])
+    yield from _model_store(values)
     yield from _outdated_recipes(values, catalog)
     if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
         yield refuse(
@@ -161,6 +163,15 @@ def _conda(values: Values) -> Iterator[Refusal]:
     for environment in values.get("conda_environments") or () if values.get("conda_state") != "absent" else ():
         if not environment.get("lock"):
             yield from _refused(conda_files.resolve, environment, channels, "x86_64", places)
+
+
+def _model_store(values: Values) -> Iterator[Refusal]:
+    """Yield what the role would refuse of its settings; whether a lock can be read, the role says."""
+    if values.get("model_store_state") != "absent":
+        given = values.get("model_store_repositories") or ()
+        hub, token = values.get("model_store_hub") or "", values.get("model_store_token") or ""
+        repositories = [models.repository(repository, {}) for repository in given]
+        yield from _refused(models.check, repositories, values.get("model_store_absent") or (), hub, token)
 
 
 def _outdated_recipes(values: Values, catalog: Catalog) -> Iterator[Refusal]:

@@ -35,6 +35,7 @@ EXPECTED = {
 }
 SHOWN = 60
 HIGHEST_PORT = 65535
+FROM_ONE = ("_timeout", "_interval", "_port", "_per_user", "slurm_interactive.gpus")  # ends of names
 
 
 def shown(value: Any) -> str:
@@ -164,7 +165,7 @@ def _number_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
     if isinstance(value, bool) or not (good_type or (isinstance(value, str) and re.fullmatch(form, value))):
         yield _wrong_type(option, value, name)
         return
-    lowest = 1 if option.name.endswith(("_timeout", "_interval", "_port")) else 0
+    lowest = 1 if name.endswith(FROM_ONE) else 0
     highest = HIGHEST_PORT if option.name.endswith(("_port", "_ports")) else None
     lowest = 1 if highest else lowest
     if float(value) < lowest:
@@ -185,8 +186,9 @@ def _list_faults(option: Option, value: Any, name: str) -> Iterator[Refusal]:
         if item is None:
             yield _wrong_type(element, item, place)
         yield from faults(element, item, place)
-    names = [item["name"] for item in value if isinstance(item, Mapping) and "name" in item]
-    for twice in sorted({str(one) for one in names if names.count(one) > 1}):
+    # Of one model, the store may hold two revisions.
+    names = [(item["name"], item.get("revision")) for item in value if isinstance(item, Mapping) and "name" in item]
+    for twice in sorted({str(one[0]) for one in names if names.count(one) > 1}):
         yield refuse("I011", variable=name, value=twice)
 
 

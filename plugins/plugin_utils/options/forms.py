@@ -83,6 +83,7 @@ BRANCH = Form(r"\d{3}", None)
 SHA256 = Form(r"[0-9a-fA-F]{64}", "a SHA-256, 64 hexadecimal digits")
 FINGERPRINT = Form(r"[0-9A-Fa-f]( *[0-9A-Fa-f]){39,63}", "a whole fingerprint, 40 or 64 hexadecimal digits")
 SIZE = Form(r"-1|\d+(\.\d+)? ?([kKmMgGtT]i?)?[bB]?", "a size such as 64m or 8g")
+ROOM = Form(r"[1-9]\d{0,5}[KMGT]", "a size such as 50G")
 SECRET = Form(LINE.pattern, LINE.words, LINE.most, secret=True)
 MAIL = Form(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*", "an address of mail")
 ENDPOINT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}", "a host and a port, such as mail.lab:587")
@@ -101,7 +102,9 @@ INTERPRETER = Form(  # an argument only, in which Ansible expands ~
     rf"(~[A-Za-z0-9_.-]*)?({ANY_PLACE.pattern})|{NAME.pattern}", "an interpreter's path on the node, without '..'", 4096
 )
 ACCOUNT = Form(r"[A-Za-z0-9_][A-Za-z0-9_.@\\$ -]*", "a name of a user or group, without ':' and ','")
+ENTRY = Form(r"[A-Za-z][A-Za-z0-9.-]*=.*", "the name of an entry, such as dc=lab,dc=example", 1024)
 ADDRESS = Form(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?", "an IP address")
+REGISTRY = Form(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?", "a registry, as HOST or HOST:PORT")
 HOST = Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]+(%[A-Za-z0-9_.-]+)?", "a host's name or IP address")
 HOST_NAME = Form(host_name.FORM, "a host's name of letters, digits, '-' and '.'", host_name.MOST)
 HOSTS = Form(r"<local>|[A-Za-z0-9.*:\[][A-Za-z0-9.*:\]/_-]*", "a host, a domain, an address or a network")
@@ -150,6 +153,12 @@ PARAMETERS = Form(
 SLURM_VALUE = Form(r'[^\s"#\\]+|"[^"#\\]*"', "one value; one with blanks stands in double quotes", 4096)
 TUNED = Form(r"[A-Za-z0-9_.,:=/+@%-]+", "a word of letters, digits and '_.,:=/+@%-'")
 
+BUNDLE = Form(
+    rf"{PLACE.pattern}|https?://[^\s@$#?]+",
+    "an absolute path of letters, digits and '_@+.,=-' on the node, or an address with https://",
+    most=1024,
+)
+
 OPTIONS: dict[str, Form] = {
     "base_apt_components": Form(
         r"(?!.*(//|\.\.))[A-Za-z0-9]([A-Za-z0-9_.+/-]*[A-Za-z0-9])?", "a component's name, such as contrib"
@@ -158,6 +167,10 @@ OPTIONS: dict[str, Form] = {
     "base_http_proxy": PROXY,
     "base_https_proxy": PROXY,
     "base_no_proxy": HOSTS,
+    "bundle_directory": HERE,
+    "bundle_hosts": LINE,
+    "bundle_keys": HERE,
+    "bundle_signers": HERE,
     "capture_acknowledged.path": PATTERN,
     "capture_acknowledged.reason": LINE,
     "capture_age_recipients": Form(r"(age1|ssh-)\S.*", "a public key of age, age1..., or of SSH, ssh-..."),
@@ -206,6 +219,9 @@ OPTIONS: dict[str, Form] = {
     "container_toolkit_docker_shm_size": SIZE,
     "container_toolkit_docker_users": ACCOUNT,
     "container_toolkit_engines": Form(choices=("docker", "podman", "containerd")),
+    "container_toolkit_registry_mirrors": Form(
+        words="names of registries, such as docker.io or nvcr.io", entries=((REGISTRY.pattern, REGISTRY),)
+    ),
     "container_toolkit_repository_fingerprint": FINGERPRINT,
     "container_toolkit_repository_key": HERE,
     "container_toolkit_repository_url": MIRROR,
@@ -215,6 +231,15 @@ OPTIONS: dict[str, Form] = {
     "cuda_remove_strays": STRAY,
     "cuda_toolkits": CUDA_VERSION,
     "cudnn_version": VERSION,
+    "directory_base": ENTRY,
+    "directory_bind_dn": ENTRY,
+    "directory_bind_password": Form(r"[!-~]+", "a password of printable ASCII without blanks", 256, secret=True),
+    "directory_groups": ACCOUNT,
+    "directory_settings": Form(
+        words="names of settings of SSSD",
+        entries=(("[a-z][a-z0-9_]*", Form(".*", LINE.words, LINE.most, secret=True)),),
+    ),
+    "directory_uris": Form(r"ldaps://[A-Za-z0-9_.:\[\]-]+/?", "an address such as ldaps://ldap.lab.example"),
     "diagnose_address": Form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}", "HOST:PORT"),
     "diagnose_documents": HERE,
     "diagnose_dumps": PLACE,
@@ -261,9 +286,38 @@ OPTIONS: dict[str, Form] = {
     "gpulab_environments.sets": NAME,
     "gpulab_environments.tensorflow": VERSION,
     "gpulab_host_names": HOST_NAME,
+    "gpulab_bundle": BUNDLE,
     "gpulab_nvidia_repository_fingerprint": FINGERPRINT,
     "gpulab_nvidia_repository_key": HERE,
     "gpulab_nvidia_repository_url": MIRROR,
+    "jupyter_certificate": HERE,
+    "jupyter_choices.memory": Form(r"[1-9]\d{0,6}[MGT]", "a size such as 32G"),
+    "jupyter_choices.name": Form(r"[^-\\{}][^\\{}]*", "a name without braces and backslashes", 60),
+    "jupyter_key": HERE,
+    "jupyter_state": Form(choices=("present", "absent")),
+    "jupyter_url": Form(
+        r"https://[A-Za-z0-9.-]+(:\d{1,5})?/?", "https, a name and a port, such as https://lab.example:8443"
+    ),
+    "jupyter_users": PERSON,
+    "model_store_absent": Form(
+        r"[A-Za-z0-9][\w.-]*(/[\w.-]+){0,2}(@[0-9a-f]{40})?", "a repository, such as acme/tiny, or acme/tiny@REVISION"
+    ),
+    "model_store_at": CALENDAR,
+    "model_store_directory": PLACE,
+    "model_store_export_directory": HERE,
+    "model_store_folder": PLACE,
+    "model_store_hub": Form(
+        r"https?://[A-Za-z0-9_.:\[\]-]+(/[A-Za-z0-9_./-]*)?", "an address such as https://huggingface.co", 2048
+    ),
+    "model_store_repositories.files": Form(r"[^-/\s#][^\s]*", "a pattern of files, such as *.safetensors"),
+    "model_store_repositories.group": ACCOUNT,
+    "model_store_repositories.licence": LINE,
+    "model_store_repositories.lock": HERE,
+    "model_store_repositories.name": Form(
+        r"[A-Za-z0-9][\w.-]*(/[\w.-]+){0,2}", "a repository, such as acme/tiny or datasets/acme/images"
+    ),
+    "model_store_repositories.revision": Form(r"[A-Za-z0-9][\w./-]*", "a commit, 40 hexadecimal digits", 128),
+    "model_store_token": Form(r"[!-~]+", "a token of printable ASCII without blanks", 512, secret=True),
     "monitoring_listen_address": ADDRESS,
     "monitoring_restart_force": LINE,
     "monitoring_server_listen_address": ADDRESS,
@@ -293,6 +347,7 @@ OPTIONS: dict[str, Form] = {
     "nightly_quick_at": CALENDAR,
     "nightly_standard_at": CALENDAR,
     "nightly_user": NAME,
+    "nvidia_driver_builds_directory": HERE,
     "nvidia_driver_branch": BRANCH,
     "nvidia_driver_change_force": LINE,
     "nvidia_driver_imex_nodes": ADDRESS,
@@ -336,10 +391,20 @@ OPTIONS: dict[str, Form] = {
     "secure_boot_mok_password": Form(r"[!-~]{8,256}", "8 to 256 characters of ASCII, no blanks", 256, secret=True),
     "slurm_cluster": Form(r"[a-z0-9][a-z0-9_-]{0,39}", "a name of small letters, digits and '_-'"),
     "slurm_controller": LINE,
+    "slurm_interactive.time": SLURM_TIME,
     "slurm_munge_key": Form(r"[A-Za-z0-9+/]+={0,2}", "a key in Base64", 2048, secret=True),
+    "slurm_reservations.duration": SLURM_TIME,
+    "slurm_reservations.groups": PERSON,
+    "slurm_reservations.name": Form(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", "a name of letters, digits and '_.-'"),
+    "slurm_reservations.nodes": HOST,
+    "slurm_reservations.start": Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "a time as 2026-12-01T08:00:00"),
+    "slurm_reservations.users": PERSON,
     "slurm_settings": Form(
         words="names of slurm.conf's settings, without the lines of nodes, partitions and further files",
         entries=((r"(?i:(?!(nodename|nodeset|partitionname|downnodes|include)$)[a-z0-9]+)", SLURM_VALUE),),
+    ),
+    "slurm_shares": Form(
+        words="names of users_groups", entries=((PERSON.pattern, Form(r"[1-9]\d{0,5}", "a whole number from 1 on")),)
     ),
     "slurm_state": Form(choices=("present", "absent")),
     "slurm_time_default": SLURM_TIME,
@@ -368,6 +433,16 @@ OPTIONS: dict[str, Form] = {
         "the path of a file, UUID=..., or a path in /dev/disk/by-id, by-partuuid or by-uuid",
         1024,
     ),
+    "usage_currency": Form(r"\w{1,10}|[€£¥$]", "a currency, such as EUR"),
+    "usage_directory": HERE,
+    "usage_month": Form(r"\d{4}-(0[1-9]|1[0-2])", 'a month, such as "2026-11"'),
+    "usage_prometheus_url": Form(
+        r"https?://\S*[^\s/]", "an address such as http://prometheus.lab:9090", 2048, secret=True
+    ),
+    "usage_time_zone": Form(r"[A-Za-z][A-Za-z0-9_+/-]*", "a time zone, such as Europe/Berlin"),
+    "users_directories.group": PERSON,
+    "users_directories.path": PLACE,
+    "users_directories.space": ROOM,
     "users_groups.name": PERSON,
     "users_homes": PLACE,
     "users_limits.memory": Form(r"[1-9]\d{0,9}[KMGT]?|([1-9]\d?|100)%", "a size such as 64G, or a share such as 25%"),
@@ -376,7 +451,9 @@ OPTIONS: dict[str, Form] = {
     "users_people.keys": PUBLIC_KEY,
     "users_people.mail": MAIL,
     "users_people.name": PERSON,
+    "users_people.quota": ROOM,
     "users_people.until": Form(r"\d{4}-\d\d-\d\d", "a day, as YYYY-MM-DD"),
+    "users_quota.space": ROOM,
     "verify_baseline": HERE,
     "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
     "verify_hosts": LINE,
@@ -385,4 +462,15 @@ OPTIONS: dict[str, Form] = {
     "verify_python": INTERPRETER,
     "verify_history_directory": HERE,
     "verify_report_directory": HERE,
+    "work_images_absent": NAME,
+    "work_images_directory": PLACE,
+    "work_images_list.digest": Form(r"[a-z0-9]+:?[A-Za-z0-9]*", "sha256: and 64 hexadecimal digits", 128),
+    "work_images_list.driver": VERSION,
+    "work_images_list.name": Form(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a name of letters, digits and '_.-'", 64),
+    "work_images_list.source": Form(
+        rf"docker://[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9_.-]+)+|{PLACE.pattern}",
+        "docker://SERVER/IMAGE without a tag, or an absolute path",
+        1024,
+    ),
+    "work_images_list.test": Form(r"[A-Za-z0-9_/][A-Za-z0-9_./+-]*", "a program, without arguments", 1024),
 }

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
+import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants
-from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import sha256
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.driver_steps import lacks_modules
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +30,8 @@ FACT = "gpulab_builds"  # {"run": a run, "kernels": {kernel: digest of all that 
 _OF_DRIVER = ("source", "dkms_module", "kernel_package", "version", "kernel_modules")
 _DIGEST = "[0-9a-f]{64}"
 _OF_SYSTEM = ("id", "version", "architecture")
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+MOST_KEPT = 20  # builds in a directory that outlives the run; one has 30 to 60 MB
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,15 @@ class Shared:
     node: str
 
 
-def alike(known: Mapping[str, Mapping[str, Any]], own: str) -> list[str]:
+def alike(known: Mapping[str, Mapping[str, Any]], own: str, *, kept: bool = False) -> list[str]:
     """Return the nodes that may have to build the same kernel modules as one of them, in the given order.
 
-    known has each node's ansible_facts. Where the node is the only one, no node is returned.
+    known has each node's ansible_facts. Where the node is the only one, no node is returned, unless builds are kept for
+    the nodes of later runs.
     """
     wanted = _asked(known[own])
     found = [name for name, facts in known.items() if wanted is not None and _asked(facts) == wanted]
-    return found if len(found) > 1 else []
+    return found if len(found) > 1 or kept else []
 
 
 def _asked(facts: Mapping[str, Any]) -> list[Any] | None:
@@ -79,33 +86,65 @@ def is_awaited(said: Mapping[str, Mapping[str, str] | None], own: str, kernel: s
 
 
 class BuildStore:
-    """The packed builds of this run of ansible-playbook, which deletes them when it ends."""
+    """The packed builds on the controller: those of this run, which deletes them at its end, or those that are kept."""
 
-    def __init__(self, directory: Path | None = None) -> None:
-        """Use a directory of the run's own temporary one, the same in all of its processes."""
-        self._directory = directory or Path(constants.DEFAULT_LOCAL_TMP) / "gpulab-builds"
+    def __init__(self, kept: str | None = None) -> None:
+        """Use the directory in which builds are kept, or one of the run's own, the same in all of its processes."""
+        self._kept = kept is not None
+        self._directory = (
+            Path(kept).expanduser() if kept is not None else Path(constants.DEFAULT_LOCAL_TMP) / "gpulab-builds"
+        )
+
+    def check(self) -> None:
+        """Look at the directory where builds are kept, before anything is compiled for it. Raises Refusal D050."""
+        if self._kept and os.path.lexists(self._directory):
+            self._refuse_where_others_write()
 
     def draft(self, digest: str) -> Path:
-        """Return where to put a packed build before it is added."""
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        return self._directory / f"{digest}.new"
+        """Return where this process puts a packed build before it is added."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._refuse_where_others_write()
+        return self._directory / f"{digest}.{os.getpid()}.new"
 
     def add(self, digest: str, checksum: str, node: str) -> bool:
         """Add what lies at draft; tell whether it arrived whole."""
         draft = self.draft(digest)
         if sha256(draft) != checksum:
+            draft.unlink()
             return False
-        file = draft.with_suffix(".tar.gz")
-        draft.rename(file)
-        told = draft.with_suffix(".draft")
-        told.write_text(json.dumps(asdict(Shared(str(file), checksum, node))), encoding="utf-8")
-        told.rename(draft.with_suffix(".json"))
+        draft.rename(self._file(digest))
+        draft.write_text(json.dumps({"checksum": checksum, "node": node}), encoding="utf-8")
+        draft.rename(self._record(digest))
+        for record in sorted(self._directory.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+            record.unlink()
+            self._file(record.stem).unlink(missing_ok=True)
         return True
 
     def find(self, digest: str) -> Shared | None:
-        """Return the packed build of a digest."""
-        path = self._directory / f"{digest}.json"
-        return Shared(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+        """Return the packed build of a digest; one that was kept counts only while it is whole."""
+        record, file = self._record(digest), self._file(digest)
+        if not record.is_file():
+            return None
+        self._refuse_where_others_write()
+        try:
+            found = Shared(str(file), **json.loads(record.read_text(encoding="utf-8")))
+            whole = not self._kept or sha256(file) == found.checksum
+            record.touch()  # what is used last stays longest
+        except (OSError, ValueError, TypeError):
+            return None  # a run was cut off, or another one has just removed it
+        return found if whole else None
+
+    def _refuse_where_others_write(self) -> None:
+        """Refuse a directory into which others can lay a module that the nodes' kernels would run. Raises Refusal."""
+        there = self._directory.lstat()
+        if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & OTHERS_WRITE:
+            raise refuse("D050", directory=str(self._directory), user=pwd.getpwuid(os.geteuid()).pw_name)
+
+    def _record(self, digest: str) -> Path:
+        return self._directory / f"{digest}.json"
+
+    def _file(self, digest: str) -> Path:
+        return self._directory / f"{digest}.tar.gz"
 
 
 def read(hostvars: Mapping[str, Any], names: Iterable[str]) -> dict[str, dict[str, Any]]:

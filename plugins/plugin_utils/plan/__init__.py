@@ -82,6 +82,7 @@ def resolve(  # noqa: PLR0913
         "monitoring": monitoring.plan(case, planned),
         "reboot": reboot.plan(case, planned),
         "disk": disk.plan(case, planned, toolkits, pip),
+        "bundle": {},  # which the node has to be asked for
         "warnings": case.warnings,
     }
 

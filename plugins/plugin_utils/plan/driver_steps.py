@@ -29,7 +29,6 @@ class Asked(NamedTuple):
     """What the role's own variables ask for."""
 
     keep_former: bool = True
-    with_cuda: bool = False
     forced: bool = False  # the node may be in use
     module_options: dict[str, dict[str, Any]] | None = None
 
@@ -45,8 +44,8 @@ def driver_steps(plan: Plan, facts: Facts, newer: dict[str, Any], asked: Asked) 
     change = _change(driver, packages, newer)
     unfinished = _is_unfinished(driver, facts)
     way_back = change is not None and asked.keep_former and not unfinished
-    toolkit = _toolkit(plan, change) if asked.with_cuda else []
     present = facts["driver"]
+    shares = _shares(driver, facts, change)
     first = driver["source"] != "runfile" and not present["library"] and not present["module_on_disk"]
     return {
         # {from, to} where another driver replaces one that is there: the planned one, or what an upgrade brings.
@@ -60,7 +59,6 @@ def driver_steps(plan: Plan, facts: Facts, newer: dict[str, Any], asked: Asked) 
         # headers can show that another driver is needed, where a driver gives way to one that builds, and with RPM,
         # which runs what builds the modules as soon as it has unpacked it.
         "builds_first": driver["headers_decide"] or change is not None or facts["system"]["family"] != "debian",
-        "toolkit": toolkit,
         # In every transaction, APT first configures unfinished packages; a driver that does not build would make each
         # one fail. There is no way back to it.
         "unfinished": unfinished,
@@ -68,12 +66,12 @@ def driver_steps(plan: Plan, facts: Facts, newer: dict[str, Any], asked: Asked) 
         "former": FORMER if way_back and driver["source"] != "runfile" else None,
         "former_builds": _former_builds(driver, facts),
         # Modules are to be built that nodes like this one need, too.
-        "shares": _shares(driver, facts, change),
+        "shares": shares,
         # After the transaction, which then cannot take back a driver that does not build: the role has to be able to.
-        "build_later": first or way_back,
-        # Where there was none before, a driver that cannot be built goes again, and a toolkit that came with it.
+        "build_later": shares and (first or way_back),
+        # Where there was none before, a driver that cannot be built goes again.
         "first": first,
-        "brought": _names([*packages, driver["pin_package"], *([] if facts["cuda"]["toolkits"] else toolkit)]),
+        "brought": _names([*packages, driver["pin_package"]]),
         # What goes where the driver does, as far as gpulab brought it and nothing else needs it.
         "retired": _names(
             [
@@ -112,19 +110,6 @@ def _change(driver: Driver, packages: list[str], newer: dict[str, Any]) -> Drive
 def _is_unfinished(driver: Driver, facts: Facts) -> bool:
     conflicting = {name.partition(":")[0] for name in driver["conflicting_packages"]}
     return not conflicting.isdisjoint(facts["system"]["packages_unfinished"])
-
-
-def _toolkit(plan: Plan, change: DriverChange | None) -> list[str]:
-    """Return the distribution's toolkit where the package sources of the driver have it, too.
-
-    The package lists, the solver, the hooks and the initramfs take their time once, then. Not with a change of the
-    driver, which may have to be taken back.
-    """
-    driver, cuda = plan["driver"], plan["cuda"]
-    both = driver["source"] == cuda["source"] == "distribution"
-    if change is not None or not both or not set(cuda["apt_components"]) <= set(driver["apt_components"]):
-        return []
-    return [package for toolkit in cuda["toolkits"] for package in toolkit["packages"]]
 
 
 def lacks_modules(driver: Driver, facts: Facts) -> bool:

@@ -21,6 +21,7 @@ class Plan(_Due):
     """What gpulab brings a node to; disk is the room that this takes, in MiB by mount point.
 
     due says for each role that has something to do why, and drift what changed since the last run, not by gpulab.
+    bundle is the host's part of the bundle that all comes from (plugin_utils/bundle/use.py); empty without.
     """
 
     schema: int
@@ -41,6 +42,7 @@ class Plan(_Due):
     monitoring: Monitoring
     reboot: Reboot
     disk: dict[str, int]
+    bundle: dict[str, Any]
     warnings: list[str]
 
 

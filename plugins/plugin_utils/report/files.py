@@ -94,6 +94,8 @@ def tidy(kept: int | None) -> None:
                 _remove(path)
             left = [path for path in dated if (path / "report.html").is_file()]
             others = [name for name in OTHERS if (REPORTS / f"{name}.html").is_file()]
+            months = sorted(REPORTS.glob("usage/*/usage.html"))
+            others += [str(path.relative_to(REPORTS).with_suffix("")) for path in months[-1:]]
             listed: list[Listed] = [{"place": path.name, "summary": _summary(path)} for path in left]
             page.write(REPORTS / "index.html", index(listed, others))
     except OSError as error:

@@ -135,7 +135,7 @@ def html(document: Report) -> str:
 
 
 def index(reports: list[Listed], others: Iterable[str] = ()) -> str:
-    """Return a page that lists reports; others are pages beside it, without their suffix."""
+    """Return a page that lists reports; others are further pages by their paths below reports, without .html."""
     return render("report/index.html.j2", reports=reports, others=others)
 
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 ALL = "all"
 GPU_NODES = "gpu-nodes"
 ADDRESSES = ("network_address", "nccl_address", "ansible_host", host_names.OPTION)
-# The playbook sets it, by the tags of a run: it says in which transaction CUDA comes, not what the node gets.
-BY_PLAYBOOK = "nvidia_driver_with_cuda"
+# They say when and where the driver's modules are built, not what the node gets; the playbook sets the first.
+BY_PLAYBOOK = "nvidia_driver_build_beside"
+HOW_IT_IS_BUILT = {BY_PLAYBOOK, "nvidia_driver_builds_directory"}
 # What the plan says of the node as it is, not of what it gets.
 OF_NOW = {"because", "change", "packages_change", "restart", "engine_packages", "engine_repository"}
 OF_NOW |= {"retire_packages", "remove_packages", "conflicting_packages"}
@@ -142,7 +143,7 @@ def _value(name: str, values: options.Values) -> Any:
 def settings(role: str) -> tuple[str, ...]:
     """Return the names of the settings that a role reads."""
     there = options.load()
-    own = (name for name in there.options if there.role_of(name) == role and name != BY_PLAYBOOK)
+    own = (name for name in there.options if there.role_of(name) == role and name not in HOW_IT_IS_BUILT)
     return (*own, *known.load()[role].settings)
 
 

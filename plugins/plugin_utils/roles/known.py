@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[3]
 class Role:
     """What the playbooks know of a role; CONTRIBUTING.md says the same to whoever writes one.
 
-    after: the role that it follows. tags: more than its own name. variables: what the list gives it. when: what decides
+    after: the role that it follows. ends_before: the role before which its tasks/end.yml run; what it began goes on
+    beside the roles between. tags: more than its own name. variables: what the list gives it. when: what decides
     whether it runs instead of a receipt, which it then does not have. due_with: roles with which it is due, too.
     plan: the parts of the plan that it carries out. compared: of these, the names that a proof compares the node with;
     its receipt keeps these and no more, for a plan may hold addresses with a password in them. settings: those of other
@@ -38,6 +39,7 @@ class Role:
     name: str
     task: str
     after: str = ""
+    ends_before: str = ""
     tags: list[str] = field(default_factory=list)
     variables: dict[str, Any] = field(default_factory=dict)
     when: str = ""

@@ -65,7 +65,7 @@ def test_sshd_is_told_again_until_it_has_read_its_drop_in(monkeypatch, tmp_path)
     written, run, pending = [], [], tmp_path / "run/pending"
 
     def module(status):
-        return SimpleNamespace(run_command=lambda command: run.append(command) or (status, "", "it failed"))
+        return SimpleNamespace(run_command=lambda command, **_input: run.append(command) or (status, "", "it failed"))
 
     monkeypatch.setattr(host.files, "put_own", lambda _module, path, _text: written.append((path, pending.exists())))
     step = FileStep("/etc/ssh/drop-in", None, "text")
@@ -99,11 +99,10 @@ def test_only_debian_and_ubuntu_get_people_so_far(tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('ID="rocky"\nPRETTY_NAME="Rocky Linux 9.6"\n')
     node = host.Node(tmp_path)
-    refusal = host.problem_of_system(node, Wanted(people=[Person("ada", 20001)]))
+    refusal = host.problem_of_system(node)
     assert (refusal.code, refusal.cause.endswith("this is Rocky Linux 9.6.")) == ("U012", True)
-    assert host.problem_of_system(node, Wanted()) is None
     (tmp_path / "etc/debian_version").touch()
-    assert host.problem_of_system(node, Wanted(people=[Person("ada", 20001)])) is None
+    assert host.problem_of_system(node) is None
 
 
 def mount(place, root="/", type_="ext4", device="8:1"):

@@ -6,7 +6,9 @@ from datetime import date
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.accounts import plan, wanted
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.differences import differences
 from ansible_collections.gpulab.node.plugins.module_utils.accounts.plan import Found, Step
+from ansible_collections.gpulab.node.plugins.module_utils.accounts.slurm_jobs import SlurmJobs
 from ansible_collections.gpulab.node.plugins.module_utils.core.account_files import Group, User
 
 from .making import DSA, ED25519, OTHER, PRIVATE, RSA_1024, RSA_2048
@@ -203,7 +205,7 @@ def test_a_home_that_is_not_whole_is_told():
         ([{**BEN, "keys": [ED25519[:40]]}], None, "U003", "key 1 of 'ben' is damaged"),
         ([{**BEN, "keys": ["hello"]}], None, "U003", "key 1 of 'ben' is not a public key"),
         ([ADA, {**BEN, "keys": [f"{ED25519} again"]}], None, "U003", "key 1 of 'ben' is a key of 'ada', too"),
-        ([{**BEN, "until": "2026-11-27"}], None, "U004", "until of 'ben' was 2026-11-27"),
+        ([{**BEN, "until": "2026-11-27"}], node(user("ben", 20002)), "U004", "until of 'ben' was 2026-11-27"),
         ([{**BEN, "until": "soon"}], None, "U004", "until of 'ben' is no date"),
         ([{**BEN, "state": "leaving", "heir": "cy"}], None, "U005", "'cy', the heir of 'ben', is nobody who stays"),
         ([{**BEN, "heir": "ben"}], None, "U005", "'ben', the heir of 'ben'"),
@@ -261,7 +263,8 @@ def test_what_can_be_is_not_refused(people, found):
 
 
 def test_one_refusal_names_all_that_is_wrong():
-    code, cause = refused([{**ADA, "keys": [DSA], "until": "2020-01-01"}, {**BEN, "uid": 5}])
+    people = [{**ADA, "keys": [DSA], "until": "2020-01-01"}, {**BEN, "uid": 5}]
+    code, cause = refused(people, node(user("ada", 20001)))
     assert code == "U011"
     assert all(f"(GPULAB-{code})" in cause for code in ("U001", "U003", "U004"))
 
@@ -279,3 +282,58 @@ def test_a_thousand_people_are_planned_in_a_moment():
     assert plan.refusal(lists(*people), Found(), TODAY) is None
     assert len(plan.steps(lists(*people), Found())) == 5001
     assert time.process_time() - begun < 5
+
+
+def test_a_last_day_that_has_come_refuses_nothing_and_one_in_the_past_that_is_new_to_an_account_does():
+    """Else the day after the end of somebody's contract, no node of the lab could be rebuilt, and none could join."""
+    ended = {**ADA, "groups": [], "until": "2026-11-27"}
+    day = lists(ended).people[0].expires
+    assert refused([ended], node(user("ada", 20001), expires={"ada": day})) is None
+    assert refused([ended], Found()) is None
+    assert Step("expire", "ada", str(day)) in plan.steps(lists(ended), Found())
+    for expires in ({"ada": None}, {"ada": 5}):
+        assert refused([ended], node(user("ada", 20001), expires=expires))[0] == "U004"
+
+
+@pytest.mark.parametrize("until", ["2026-11-27", "2027-09-30", None])
+def test_somebody_who_leaves_comes_back_by_a_later_day(until):
+    """Whatever the last day was: who leaves expires at once, and who stays again ends on the new day, with the keys."""
+    left = node(user("ada", 20001), groups=[group("vision", 21000, "ada")], expires={"ada": 1})
+    assert plan.steps(lists({**ADA, "state": "leaving", "until": until}), left) == []
+    back = plan.steps(lists({**ADA, "until": "2027-12-31"}), left)
+    assert back == [Step("expire", "ada", "21184"), Step("keys", "ada", f"{ED25519}\n")]
+
+
+def test_jobs_that_wait_in_slurm_are_cancelled_and_what_runs_is_told():
+    list_ = lists({**BEN, "state": "leaving"})
+    found = leaving(jobs={"ben": SlurmJobs(2, ("17",))})
+    assert plan.steps(list_, found) == [*ENDED, Step("cancel", "ben", "2")]
+    told = [
+        "ben leaves and still runs 2 processes",
+        "ben leaves and still has jobs of Slurm: 17; run again when they have ended, for one may submit another",
+        "ben leaves and still has 2 jobs that wait in Slurm",
+    ]
+    assert plan.remaining(list_, found) == told
+    (_runs, silent) = plan.remaining(list_, leaving(jobs=None))
+    assert silent.startswith("ben leaves and Slurm does not answer")
+    assert plan.steps(list_, leaving(jobs=None)) == ENDED
+    assert Step("cancel", "ben", "2") in plan.steps(lists({**BEN, "state": "absent"}, groups=()), found)
+
+
+@pytest.mark.parametrize(
+    ("people", "found", "differs"),
+    [
+        pytest.param(
+            [ADA], Found(), {"ada": ["has a number that is not reserved", "has no account", "has no home"]}, id="none"
+        ),
+        pytest.param([{**BEN, "state": "absent"}], node(user("ben", 20002)), {"ben": ["has an account"]}, id="is-back"),
+        pytest.param(
+            [BEN], node(user("ben", 20005)), {"ben": ["has uid 20005 instead of 20002", "has a number"]}, id="uid"
+        ),
+    ],
+)
+def test_what_differs_is_said_in_words(people, found, differs):
+    found = differences(lists(*people, groups=()), found)
+    assert found.keys() == differs.keys()
+    for name, texts in differs.items():
+        assert [text[: len(wanted_text)] for text, wanted_text in zip(found[name], texts, strict=False)] == texts

@@ -32,6 +32,7 @@ def found(path):
         ("/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/ab", None),
         ("/var/lib/private/ollama/model", None),
         ("/var/spool/postfix/deferred/A/ABC", None),
+        ("/var/backups/own.sql", None),
         ("/var/tmp/results", None),  # noqa: S108
         ("/etc/ssh/sshd_config.dpkg-old", "captured"),
         ("/etc/ssl/certs/own-server.pem", "captured"),
@@ -42,6 +43,7 @@ def found(path):
         ("/var/lib/selinux/targeted/active/ports.local", "secret"),
         ("/var/lib/ubuntu-advantage/private/machine-token.json", "secret"),
         ("/var/lib/dpkg/status", "cache"),
+        ("/var/backups/dpkg.status.1.gz", "cache"),
         ("/var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db", "cache"),
         ("/lost+found", "cache"),
     ],

@@ -22,6 +22,19 @@ FENCE = {
 }
 
 
+def models(days: int = 3, **found: Any) -> Any:
+    """Return an injection of a store with one model, and how many days ago a blob was read whole at least."""
+    whole = {"name": "acme/tiny", "revision": "a" * 40, "is_there": True, "bytes": 9, "missing": [], "damaged": []}
+    store = {"directory": "/srv/models", "answers": True, "unread_days": days}
+    return put("model_store", {**store, "repositories": [{**whole, **found}]})
+
+
+def images(**found: Any) -> Any:
+    """Return an injection of a store with an image of work."""
+    good = {"name": "torch", "digest": f"sha256:{'a' * 64}", "driver": "", "problem": "", "architecture": "amd64"}
+    return put("work_images", {"directory": "/srv/images", "answers": True, "images": [{**good, **found}]})
+
+
 def tier(**found: Any) -> Any:
     """Return an injection of a tier of storage of which this was found."""
     healthy = {"declared": "/dev/nvme1n1", "mounted": "/dev/nvme1n1", "there": True, "options": []}
@@ -140,6 +153,41 @@ HOST = [
         "warn",
         plan={**PLAN, "tuning": {"values": {}, "limits": {}, "services": {"irqbalance": True}}},
     ),
+    Fault(
+        "model gone",
+        "l40s",
+        models(is_there=False),
+        "storage-models",
+        "refill_models",
+        says="acme/tiny@aaaaaaaa is not in the store",
+    ),
+    Fault(
+        "file of a model gone",
+        "l40s",
+        models(missing=["a.json"]),
+        "storage-models",
+        "refill_models",
+        says="a.json (GPULAB-M008)",
+    ),
+    Fault(
+        "model damaged",
+        "l40s",
+        models(damaged=["a.json"]),
+        "storage-models",
+        "refill_models",
+        says="a.json (GPULAB-M002)",
+    ),
+    Fault(
+        "image of work does not start",
+        "l40s",
+        images(problem="/srv/images is gone"),
+        "work-images",
+        "refill_images",
+        says="torch is not there or does not start",
+    ),
+    Fault("image of work for another processor", "l40s", images(architecture="arm64"), "work-images", "refill_images"),
+    Fault("driver too old for an image", "l40s", images(driver="9999.1"), "work-images", "upgrade_driver"),
+    Fault("nights do not come", "l40s", models(days=31), "storage-models", "read_models", "warn", says="31 days ago"),
     Fault("tier not mounted", "l40s", tier(mounted=None), "storage-mounts", "check_storage"),
     Fault("tier mounted from another disk", "l40s", tier(mounted="/dev/sda"), "storage-mounts", "check_storage"),
     Fault("disk of a tier gone", "l40s", tier(there=False), "storage-mounts", "check_storage", says="no longer exists"),

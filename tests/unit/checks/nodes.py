@@ -324,6 +324,7 @@ def _gpu(spec: dict[str, Any], index: int, address: str) -> dict[str, Any]:
         "gsp": {"mode": {"enabled": True, "default": True}, "version": DRIVER},
         "c2c": spec.get("c2c", ABSENT),
         "recovery_action": 0,
+        "energy_mj": 1_234_567,
         "persistence": True,
         "compute_mode": 0,
         "accounting": False,

@@ -25,6 +25,93 @@ def left(*drift: str) -> Any:
     return put("receipts", {"base": receipt, "nccl": receipt})
 
 
+def people(**differs: Any) -> Any:
+    """Return an injection of people whom the inventory gave the node, with what differs of them."""
+    healthy = {"people": 2, "differs": {}, "unlisted": [], "limits": {"slices": 1, "differs": []}}
+    healthy["quotas"] = {"set": 2, "full": []}
+    return put("accounts", {**healthy, **differs})
+
+
+def directory(**differs: Any) -> Any:
+    """Return an injection of a directory that the node has joined, with what differs of it."""
+    return put("directory", {"groups": ["vision"], "missing": [], "clashes": [], "pam": True, **differs})
+
+
+PEOPLE = [
+    Fault(
+        "somebody put a person into a group",
+        "l40s",
+        people(differs={"ada": ["is in the group sudo", "has other keys"]}),
+        "users-accounts",
+        "give_people",
+        "warn",
+        says="ada is in the group sudo, has other keys",
+    ),
+    Fault(
+        "an account that no list has",
+        "l40s",
+        people(unlisted=[20099]),
+        "users-accounts",
+        "list_people",
+        "warn",
+        says="uid 20099",
+    ),
+    Fault(
+        "somebody has used up a quota",
+        "l40s",
+        people(
+            quotas={
+                "set": 2,
+                "full": [{"name": "ada", "place": "/home", "what": "KiB", "used": 60 << 20, "most": 50 << 20}],
+            }
+        ),
+        "users-quotas",
+        "make_room",
+        "warn",
+        says="ada has 60.0 GiB of 50.0 GiB in /home, 10.0 GiB too much",
+    ),
+    Fault(
+        "systemd has no limit for sessions",
+        "l40s",
+        people(
+            limits={
+                "slices": 1,
+                "differs": [{"user": "ada", "property": "MemoryMax", "wanted": "25%", "found": "infinity"}],
+            }
+        ),
+        "users-limits",
+        "give_people",
+        "warn",
+        says="sessions of ada have MemoryMax infinity",
+    ),
+    Fault(
+        "the directory renamed a group",
+        "l40s",
+        directory(groups=["vision", "speech"], missing=["vision"]),
+        "users-directory",
+        "mend_directory",
+        "warn",
+        says="nobody of vision can log in",
+    ),
+    Fault(
+        "a student has the number of a local account",
+        "l40s",
+        directory(clashes=["mallory (1000)"]),
+        "users-directory",
+        "part_numbers",
+        "fail",
+        says="mallory (1000)",
+    ),
+    Fault(
+        "somebody changed the files of PAM",
+        "l40s",
+        directory(pam=False),
+        "users-directory",
+        "mend_pam",
+        "warn",
+        says="logins do not ask SSSD",
+    ),
+]
 LIBRARIES = [
     Fault(
         "planned cuDNN missing",

@@ -12,10 +12,10 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 from . import loaded, nodes
 from .cuda_faults import COMPAT_PLAN, NEW, OLD, compiled
 from .environment_faults import GPU, environment
-from .host_faults import PLAN, export
+from .host_faults import PLAN, export, images, models
 from .nccl_faults import below_switch
 from .settings_faults import cut_into
-from .software_faults import SLURM
+from .software_faults import SLURM, directory, people
 from .test_faults import FAULTS
 
 DECLARED = {"across_nodes": True, "group_names": True}
@@ -30,6 +30,10 @@ def complete(model: str) -> dict[str, Any]:
     facts = loaded.measured(model)
     count = nodes.MODELS[model]["count"]
     export()(facts)
+    people()(facts)
+    directory()(facts)
+    models()(facts)
+    images()(facts)
     facts["receipts"] = {"base": {"inputs": {}, "plan": {}, "problem": "", "differs": [], "drift": []}}
     facts["cuda"] = {"toolkits": [OLD, NEW], "default": OLD["prefix"], "compat": ["/usr/local/cuda-13.2/compat"]}
     facts["cuda_compiled"] = [compiled(None)]

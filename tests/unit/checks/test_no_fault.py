@@ -33,6 +33,7 @@ PERSISTENCE_OFF = put("nvml.gpus.0.persistence", value=False)
 MIG_ON = put("nvml.gpus.0.mig", {"enabled": True, "pending": True})
 HALVES = {"mig_instances": ["3g.20gb", "1g.5gb"]}
 NO_FABRIC = every_gpu("fabric.state", "not_started")
+SHARED = {"people": 2, "differs": {}, "unlisted": [], "limits": None}
 HIDDEN = put("nvml.gpus.0.mig_instances", {"error": "NO_PERMISSION", "code": 4})
 ONE_IS_UP = put(
     "network",
@@ -198,6 +199,9 @@ CASES = [
     ("slurm-node", "inapplicable", "t4", put("slurm", None), None),
     ("slurm-gpus", "inapplicable", "t4", put("slurm", None), None),
     ("slurm-gpus", "skipped", "t4", put("slurm", {**SLURM, "node": None}), None),
+    ("slurm-door", "inapplicable", "t4", put("slurm", None), None),
+    ("slurm-door", "info", "t4", all_of(put("slurm", None), put("accounts", SHARED)), None),  # by manners
+    ("slurm-door", "ok", "t4", all_of(put("slurm", SLURM), put("accounts", SHARED)), None),
     ("slurm-munge", "ok", "rtx4090x2", put("slurm", SLURM), None),
     ("slurm-node", "ok", "rtx4090x2", put("slurm", SLURM), None),
     ("slurm-gpus", "ok", "rtx4090x2", put("slurm", SLURM), None),

@@ -21,6 +21,7 @@ class Played:
         """Start the daemon with an empty file."""
         self.file, self.tmpdir = directory / "daemon.json", str(directory)
         self.flags, self.journal, self.process, self.reloads = flags, "", 10**9, 0
+        self.environment, self.warnings = "", []
         self.memory, self.container, self.running = {}, True, False
         self.file.write_text("{}")
         self.start()
@@ -59,7 +60,7 @@ class Played:
             return (0 if self.running else 3), "", ""
         if argv[:2] == ["systemctl", "show"]:
             command = f"ExecStart={{ path=x ; argv[]=/usr/sbin/dockerd {self.flags} ; ignore_errors=no ; }}"
-            return 0, f"MainPID={self.process}\n" if "MainPID" in argv[2] else command, ""
+            return 0, f"MainPID={self.process}\n" if "MainPID" in argv[2] else f"{self.environment}\n{command}", ""
         if argv[0] == "journalctl":
             return 0, self.journal, ""
         if "reload" in argv:
@@ -74,8 +75,9 @@ class Played:
         """Put a file in its place."""
         shutil.move(draft, path)
 
-    def warn(self, _text):
-        """Keep quiet."""
+    def warn(self, text):
+        """Keep what is said."""
+        self.warnings.append(text)
 
     def info(self):
         """Answer as the daemon does."""
@@ -83,9 +85,9 @@ class Played:
             raise docker_engine.NoAnswerError("/info", "refused")
         return {"LiveRestoreEnabled": bool(self.memory.get("live-restore")), "DockerRootDir": self.tmpdir}
 
-    def merge(self, required=None, **preferred):
+    def merge(self, required=None, proxies=None, **preferred):
         """Merge settings; return the result, or the code of the refusal."""
-        self.params = {"leave_data": False, "force": False, "host": "node"}
+        self.params = {"leave_data": False, "force": False, "host": "node", "proxies": proxies or {}}
         self.params.update(
             required=required or {}, preferred={key.replace("_", "-"): preferred[key] for key in preferred}
         )
@@ -162,6 +164,56 @@ def test_a_member_of_a_swarm_does_not_get_live_restore(play, tmp_path):
     (tmp_path / "swarm").mkdir()
     (tmp_path / "swarm/docker-state.json").touch()
     assert node.merge(live_restore=True)["kept"] == ["live-restore is not set, because the node is in a swarm"]
+    assert node.file.read_text() == before
+
+
+PROXIES = {"http-proxy": "", "https-proxy": "http://lab:canary@proxy.lab:3128", "no-proxy": "localhost,.lab"}
+
+
+def test_docker_gets_the_proxies_and_no_word_of_their_password_is_shown(play):
+    node = play(**{"live-restore": True})
+    result = node.merge(proxies=PROXIES)
+    assert result["action"] == "restart"
+    assert json.loads(node.file.read_text())["proxies"] == {name: text for name, text in PROXIES.items() if text}
+    assert node.merge(proxies=PROXIES)["changed"] is False
+    gone = node.merge()
+    assert "proxies" not in json.loads(node.file.read_text())
+    assert "proxy.lab:3128" in str(result)
+    assert "proxy.lab:3128" in str(gone)
+    assert "canary" not in str([result, gone, node.warnings])
+
+
+def test_hosts_without_a_proxy_alone_are_nothing_to_set(play):
+    node = play()
+    assert node.merge(proxies={"http-proxy": "", "https-proxy": "", "no-proxy": "localhost"})["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "settings"),
+    [
+        ("--https-proxy=http://other:3128", "", {}),
+        ("", 'Environment="HTTPS_PROXY=http://other:3128"', {}),
+        ("", "Environment=no_proxy=.lab", {}),
+        ("", "", {"proxies": {"https-proxy": "http://other:3128", "no-proxy": "x"}}),
+    ],
+)
+def test_proxies_that_the_owner_gave_stay(play, flags, environment, settings):
+    node = play(flags, **settings)
+    node.environment = environment
+    before = node.file.read_text()
+    result = node.merge(proxies=PROXIES)
+    assert result["changed"] is False
+    assert result["kept"]
+    assert node.file.read_text() == before
+
+
+def test_a_docker_that_knows_no_proxies_gets_none_and_is_named(play, monkeypatch):
+    node = play()
+    before = node.file.read_text()
+    monkeypatch.setattr(node, "get_bin_path", lambda _name: "/usr/sbin/dockerd")
+    monkeypatch.setattr(node, "run_command", lambda argv: (0, "", "") if "--help" in argv else (3, "", ""))
+    assert node.merge(proxies=PROXIES)["changed"] is False
+    assert "before 23" in node.warnings[0]
     assert node.file.read_text() == before
 
 

@@ -30,6 +30,18 @@ def test_items_are_gathered_once_each_and_taken_once():
 
 
 @pytest.mark.usefixtures("at_work")
+def test_what_is_set_aside_for_a_role_goes_to_its_receipt_alone():
+    """The driver's modules are built beside the role cuda, whose receipt comes first."""
+    evidence.note(module(), package=["nvidia-driver"])
+    evidence.set_aside("nvidia_driver")
+    evidence.note(module(), package=["nvidia-cuda-toolkit"])
+    assert evidence.take("cuda") == ["package:nvidia-cuda-toolkit"]
+    evidence.note(module(), file=["/etc/a"])
+    assert evidence.take("nvidia_driver") == ["file:/etc/a", "package:nvidia-driver"]
+    assert evidence.take("nvidia_driver") == []
+
+
+@pytest.mark.usefixtures("at_work")
 def test_check_mode_notes_nothing():
     evidence.note(module(check_mode=True), file=["/etc/a"])
     assert evidence.take() == []

@@ -172,3 +172,14 @@ def test_a_second_name_of_another_file_gets_no_rights(lent, tmp_path):
     with pytest.raises(PermissionError):
         files.set_rights(lent / "conf", 0o666)
     assert permissions(tmp_path / "shadow") == 0o600
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "right"),
+    [(0o600, 0o600, True), (0o600, 0o640, True), (0o600, 0o644, False), (0o600, 0o660, False), (0o644, 0o640, False)],
+)
+def test_a_secret_may_be_the_group_roots_and_no_others(tmp_path, wanted, found, right):
+    path = tmp_path / "conf"
+    path.touch()
+    path.chmod(found)
+    assert files.has_rights(path, wanted) is right

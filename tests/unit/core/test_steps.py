@@ -95,6 +95,16 @@ def test_a_poll_ends_with_the_command_and_takes_nothing_from_it_meanwhile(step, 
     assert systemd.asked == asked + 1
 
 
+def test_a_step_beside_a_build_does_not_speak_of_its_compiler(step):
+    step.start(ECHO, 60)
+    assert not long_step.is_beside_a_build(step)
+    build = step.beside("dkms-nvidia-6.1")
+    build.start(ECHO, 60)
+    assert (long_step.is_beside_a_build(step), long_step.is_beside_a_build(build)) == (True, False)
+    (build.directory / "result").write_text('{"rc": 0, "ended": 1}')
+    assert not long_step.is_beside_a_build(step)
+
+
 def test_a_poll_tells_when_systemd_ended_the_command(step, systemd):
     step.start(ECHO, 60)
     threading.Timer(0.2, systemd.kill, [step.unit, "timeout"]).start()

@@ -108,7 +108,10 @@ def test_how_often_a_group_had_used_up_its_processors(text, share):
 
 def test_whom_the_kernel_killed():
     text = "[1] Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB\n[2] usb 1-1: new device\n"
-    assert machine.killed(text) == [Killed(4711, "python3")]
+    assert machine.killed(text, 60.0) == [Killed(4711, "python3")]
+    assert machine.killed(text.replace("[1]", "[    1.383700]"), 60.0) == [Killed(4711, "python3")]
+    assert machine.killed(text, 86400.0) == []  # yesterday's
+    assert machine.killed(text.replace("[1] ", ""), 86400.0) == [Killed(4711, "python3")]  # a log without times
 
 
 @pytest.mark.parametrize(("options", "says"), [("rw,nosuid,noexec", True), ("rw,nosuid", False)])

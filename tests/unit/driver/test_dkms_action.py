@@ -1,5 +1,7 @@
 """What the action builds for what the node answers; the node is played."""
 
+import os
+import stat
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +25,19 @@ class Played(action.ActionModule):
     def __init__(self, *, installed=(), rc=0, check_mode=False):
         """installed: the kernels that have the module."""
         self.installed, self.rc = list(installed), rc
-        self._task = SimpleNamespace(check_mode=check_mode)
-        self.ran = []
+        self.facts = {}
+        self._task, self._task_vars = SimpleNamespace(check_mode=check_mode), {"ansible_facts": self.facts}
+        self.ran, self.begun = [], []
+
+    def _run_id(self):
+        return "1 2"
+
+    def _ask(self, args):
+        """Answer for the steps that are on the node."""
+        if args["operation"] == "poll":
+            return {"state": "running" if self.begun else "absent"}
+        self.begun.append(args["name"])
+        return {"state": "running"}
 
     def call_module(self, name, args):
         """Answer a module call."""
@@ -44,7 +57,7 @@ class Played(action.ActionModule):
     def run_step(self, step):
         """Build."""
         self.ran.append(step)
-        if self.rc == 0:
+        if self.rc == 0 and step.argv[-1] not in self.installed:
             self.installed.append(step.argv[-1])
         return StepOutcome(self.rc, 1.0, [], "/log", "started")
 
@@ -97,6 +110,45 @@ def test_a_build_that_fails_is_refused_and_the_next_kernel_not_tried():
     assert len(played.ran) == 1
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_build_that_was_begun_is_followed_and_told_once(ended):
+    played = Played(installed=KERNELS[:1])
+    begun = played.carry_out({**ARGS, "begin": True})
+    assert (played.begun, played.ran) == (["dkms-nvidia-current-6.12.117-deb13-amd64"], [])
+    played.facts.update(begun["ansible_facts"])
+    if ended:
+        played.installed = list(KERNELS)
+    result = played.carry_out(ARGS)
+    assert [(step.argv[-1], step.pick_up) for step in played.ran] == [(KERNELS[1], True)]
+    assert result["changes"] == changes(build=KERNELS[1:])
+    assert result["diff"]["before"].splitlines()[1] == f"{KERNELS[1]} nvidia-current added"
+    played.facts.update(result["ansible_facts"])
+    assert not played.carry_out(ARGS)["changed"]
+
+
+def test_a_build_that_was_begun_and_fails_is_refused():
+    played = Played(rc=10)
+    played.facts.update(played.carry_out({**ARGS, "begin": True})["ansible_facts"])
+    with pytest.raises(Refusal) as refused:
+        played.carry_out(ARGS)
+    assert refused.value.code == "D001"
+
+
+@pytest.mark.parametrize(("installed", "check_mode"), [(KERNELS, False), ([], True)])
+def test_nothing_is_begun_where_nothing_is_missing_or_in_check_mode(installed, check_mode):
+    played = Played(installed=installed, check_mode=check_mode)
+    assert played.carry_out({**ARGS, "begin": True}) == {"changed": False}
+    assert played.begun == []
+
+
+def test_another_module_does_not_take_over_what_was_begun():
+    """A rollback builds the former driver in the same run."""
+    played = Played(installed=KERNELS[:1])
+    played.facts.update(played.carry_out({**ARGS, "begin": True})["ansible_facts"])
+    played.carry_out({**ARGS, "module": "nvidia"})
+    assert [step.pick_up for step in played.ran] == [False]
+
+
 SAME, OTHER = "5" * 64, "0" * 64
 DIGESTS = {"a": {"6.1": SAME}, "b": {"6.1": SAME}, "c": {"6.1": SAME}, "d": {"6.1": OTHER}}
 
@@ -110,7 +162,8 @@ class Play:
         self.said = {name: {"run": self.run, "kernels": digests} for name, digests in said.items()}
         self.stands = {name: dict.fromkeys(digests, "added") for name, digests in said.items()}
         self.compiled, self.loaded, self.asked, self.fails = [], [], [], set()
-        monkeypatch.setattr(action, "BuildStore", lambda: shared_builds.BuildStore(tmp_path / "store"))
+        self.kept = None
+        monkeypatch.setattr(shared_builds.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
 
     def go(self, share, *names, check_mode=False, fails=()):
         """Run the task on nodes, one after the other; return the results."""
@@ -124,11 +177,17 @@ class Play:
 
     def args(self, name, share):
         """Return the task's arguments."""
-        return {"module": "nvidia", "kernels": list(self.stands[name]), "share": share, "shared_with": self.hosts}
+        kernels = list(self.stands[name])
+        kept = {"builds_directory": str(self.kept)} if self.kept else {}
+        return {"module": "nvidia", "kernels": kernels, "share": share, "shared_with": self.hosts, **kept}
 
 
 class Shares(action.ActionModule):
     """The action on one of the nodes; the connection carries files."""
+
+    def _ask(self, _args):
+        """No step is at work."""
+        return {"state": "absent"}
 
     def __init__(self, play, name, *, check_mode):
         """Take the node's place in the play."""
@@ -206,6 +265,89 @@ def test_the_first_of_equal_nodes_compiles_and_the_others_load_what_it_built(pla
     assert [results[name]["loaded"] for name in "abcd"] == [{}, {"6.1": "a"}, {"6.1": "a"}, {}]
     assert [results[name]["changed"] for name in "abcd"] == [False, True, True, False]
     assert ("d", "pack") not in nodes.asked  # nobody waits for it
+
+
+def test_a_later_run_loads_what_was_kept(play, tmp_path):
+    nodes = play({"a": {"6.1": SAME}})
+    nodes.kept = tmp_path / "kept" / "builds"
+    assert nodes.all()["a"]["loaded"] == {}
+    assert stat.S_IMODE(nodes.kept.stat().st_mode) == 0o700
+    nodes.stands["a"] = {"6.1": "added"}  # it was installed anew
+    results = nodes.all()
+    assert (nodes.compiled, nodes.loaded) == (["a"], ["a"])
+    assert results["a"]["loaded"] == {"6.1": "a"}
+
+
+def test_builds_are_kept_where_nobody_else_can_lay_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    tmp_path.chmod(0o777)
+    for directory in (tmp_path, tmp_path / "link"):
+        with pytest.raises(Refusal) as refused:
+            shared_builds.BuildStore(str(directory)).draft(SAME)
+        assert refused.value.code == "D050"
+
+
+def test_a_directory_for_builds_is_checked_before_anything_is_asked_of_a_node(play, tmp_path):
+    nodes = play({"a": {"6.1": SAME}})
+    nodes.kept = tmp_path / "kept"
+    assert nodes.go("check", "a")["a"] == {"changed": False}  # it is not there yet
+    nodes.kept.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(Refusal) as refused:
+        nodes.go("check", "a")
+    assert (refused.value.code, nodes.asked) == ("D050", [])
+
+
+def test_a_build_that_cannot_be_kept_is_only_told(play, tmp_path):
+    """The driver is there by then, and a refusal would take it away again."""
+    nodes = play({"a": {"6.1": SAME}})
+    nodes.kept = tmp_path / "kept"
+    nodes.kept.mkdir()
+    nodes.kept.chmod(0o775)
+    (warning,) = nodes.go("first", "a")["a"]["warnings"]
+    assert (warning.startswith("The build for 6.1 is not shared: "), "D050" in warning) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[", '{"checksum": "x", "node": "a"}'])
+def test_a_record_of_a_run_that_was_cut_off_is_no_build(tmp_path, text):
+    tmp_path.chmod(0o700)
+    (tmp_path / f"{SAME}.json").write_text(text, encoding="utf-8")
+    assert shared_builds.BuildStore(str(tmp_path)).find(SAME) is None
+
+
+@pytest.mark.parametrize(("running", "asked"), [(True, []), (False, ["discard"])])
+def test_a_build_that_is_at_work_is_not_discarded(running, asked):
+    played = Played()
+    played.begun = ["a step"] if running else []
+    played._args = {**ARGS, "version": "1"}  # noqa: SLF001
+    played._begun = ""  # noqa: SLF001
+    done = []
+    played._ask_dkms = lambda operation, **_more: done.append(operation)  # noqa: SLF001
+    played._discard_what_was_cut_short(KERNELS[0], "built")  # noqa: SLF001
+    assert done == asked
+
+
+def test_a_kept_build_that_is_damaged_is_built_and_kept_anew(play, tmp_path):
+    nodes = play({"a": {"6.1": SAME}})
+    nodes.kept = tmp_path / "kept"
+    nodes.all()
+    (nodes.kept / f"{SAME}.tar.gz").write_bytes(b"cut")
+    nodes.stands["a"] = {"6.1": "added"}
+    nodes.all()
+    assert (nodes.compiled, nodes.loaded) == (["a", "a"], [])
+    assert shared_builds.BuildStore(str(nodes.kept)).find(SAME)
+
+
+def test_of_the_kept_builds_those_stay_that_were_used_last(tmp_path):
+    store = shared_builds.BuildStore(str(tmp_path))
+    for number in range(shared_builds.MOST_KEPT + 1):
+        if number == shared_builds.MOST_KEPT:
+            store.find("0")
+        store.draft(str(number)).write_bytes(b"a build")
+        assert store.add(str(number), sha256(b"a build").hexdigest(), "a")
+        os.utime(tmp_path / f"{number}.json", (number, number))
+    left = {path.name for path in tmp_path.iterdir()}
+    kept = {"0", *map(str, range(2, shared_builds.MOST_KEPT + 1))}
+    assert left == {f"{name}.{suffix}" for name in kept for suffix in ("json", "tar.gz")}
 
 
 def test_each_kernel_is_compiled_once_by_the_first_node_that_needs_it(play):
@@ -329,6 +471,7 @@ def test_nodes_are_alike_that_have_to_build_the_same_modules():
     }
     assert shared_builds.alike(nodes, "b") == ["a", "b"]
     assert shared_builds.alike(nodes, "a") == ["a", "b"]
+    assert shared_builds.alike({"a": known()}, "a", kept=True) == ["a"]
     assert all(shared_builds.alike(nodes, name) == [] for name in nodes if len(name) > 1)
 
 

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.driver import mok, shared_build
 from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import ModuleBuild, NotSharedError, Packed
@@ -246,7 +247,7 @@ def test_builds_for_other_kernels_are_not_loaded(first, second):
         tar.add(first.home, f"./dkms_main_tree/{BUILD.kernel}")
         tar.add(first.root / "unpacked", ".")
     with pytest.raises(NotSharedError, match="others"):
-        load(second, Packed(packed.file, shared_build.sha256(packed.file)))
+        load(second, Packed(packed.file, sha256(packed.file)))
 
 
 def test_a_build_without_modules_is_not_loaded(first, second):

@@ -182,7 +182,7 @@ def test_options_of_the_module_come_from_the_plan(tmp_path):
         "lock": str(tmp_path / "a.lock"),
     }
     (options,) = venv_options([planned], "https://mirror.example/pytorch/")
-    assert {"because", "jupyter"}.isdisjoint(options)
+    assert {"because", "jupyter", "framework"}.isdisjoint(options)
     assert options["index_url"] == "https://mirror.example/pytorch/cu130"
     assert options["lock"] == "alpha==1.0 --hash=sha256:00\n"
     (options,) = venv_options([{**planned, "lock": None, "lock_text": "beta==1.0 --hash=sha256:00\n"}])

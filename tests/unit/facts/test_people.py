@@ -212,6 +212,14 @@ def test_what_runs_outside_of_sessions(logind, unit, uid, command, counts):
     assert bool(said(logind)) is counts
 
 
+def test_the_try_of_slurms_door_is_nobodys_work(logind):
+    """It starts as root's, and is nobody's then."""
+    logind.file("/run/systemd/transient/run-p9-i10.service", "[Unit]\n")
+    for uid in (0, 65534):
+        process(logind, 761 + uid, "(sh)", "/user.slice/user-65534.slice/run-p9-i10.service", uid=uid)
+    assert said(logind) == []
+
+
 @pytest.mark.parametrize(
     ("place", "command", "says"),
     [

@@ -184,11 +184,12 @@ def test_a_lost_record_lifts_nothing(machine):
 
 def test_under_slurm_a_node_is_drained_and_resumed_and_logins_stay_open_for_the_jobs(machine):
     machine.joins_slurm("MIXED")
-    machine.jobs = "17 anna RUNNING\n"
+    machine.jobs = "17 anna RUNNING NONE train all\n18 ben RUNNING 2026-11-29T14:00:00 gpulab-jupyter\n"
     machine.fence.drain(WISH)
     assert machine.commands == [f"nodename=gpu-7 state=drain reason=gpulab {RUN}: driver 550"]
     assert machine.sshd == SSHD
-    assert machine.fence.users(1) == "job 17 of anna (running)"
+    notebook = "the notebook of ben (job 18, running, until 2026-11-29 14:00:00 at the latest)"
+    assert machine.fence.users(1) == f"job 17 of anna (running), {notebook}"
     machine.jobs = ""
     assert machine.fence.users(1) == ""
     machine.fence.close(machine.fence.record(), ())

@@ -16,7 +16,8 @@ TEXTS = sorted(place for place, form in forms.OPTIONS.items() if place in PLACES
 REFUSED = {"GPULAB-I007", "GPULAB-I030", "GPULAB-I031", "GPULAB-E018"}
 MAPPINGS = sorted(place for place, form in forms.OPTIONS.items() if form.entries)
 # Texts that are no argument, no path on a node and in no file there: patterns of hosts, paths on the controller.
-FREE = {forms.LINE, forms.SECRET, forms.HERE, forms.OPTIONS["secure_boot_mok_password"]}
+FREE = {forms.LINE, forms.SECRET, forms.HERE}
+FREE |= {forms.OPTIONS[name] for name in ("secure_boot_mok_password", "directory_bind_password", "model_store_token")}
 
 
 def refusals(place, value):
@@ -78,6 +79,9 @@ NO_VALUES = [
     ("nccl_overrides", {"NCCL_DEBUG": True}),
     ("nccl_overrides", {"NCCL_DEBUG": ["INFO"]}),
     ("nccl_overrides", {"NCCL_DEBUG": {"a": "b"}}),
+    ("container_toolkit_registry_mirrors", {"docker.io": "https://registry.lab"}),
+    ("container_toolkit_registry_mirrors", {"docker.io": "registry.lab/docker"}),
+    ("container_toolkit_registry_mirrors", {"../x": "registry.lab"}),
     ("slurm_settings", {"MaxJobCount": None}),
     ("slurm_settings", {"MaxJobCount": [1, 2]}),
     ("slurm_settings", {"Prolog": "/bin/true Epilog=/tmp/x"}),
@@ -117,6 +121,7 @@ def test_a_mappings_value_of_the_wrong_type_or_of_more_than_one_value_is_refused
 
 VALUES = [
     ("nccl_overrides", {"NCCL_DEBUG": None, "NCCL_IB_TIMEOUT": 22}),
+    ("container_toolkit_registry_mirrors", {"docker.io": "registry.lab:5000", "nvcr.io": "registry.lab"}),
     ("slurm_settings", {"MaxJobCount": 500, "MailProg": '"/usr/bin/mail -s x"', "TaskPlugin": "task/cgroup,a=b"}),
     ("nvidia_driver_module_options.nvidia", {"NVreg_A": 0, "NVreg_B": "a b"}),
     ("conda_environments.replace", {"-e .": None}),

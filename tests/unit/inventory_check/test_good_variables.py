@@ -51,6 +51,10 @@ GOOD = {
     "branch-without-a-known-release": {"nvidia_driver_branch": "620", "cuda_toolkits": ["13.0"]},
     "null-leaves-unset": {"nvidia_driver_branch": None, "cuda_toolkits": None, "reboot_force": None},
     "empty-lists": {"cuda_toolkits": [], "container_toolkit_engines": [], "gpulab_environments": []},
+    "two-revisions-of-a-model": {
+        "model_store_repositories": [{"name": "acme/tiny", "revision": digit * 40} for digit in "ab"]
+    },
+    "token-for-no-hub": {"model_store_token": "hf_secret"},
     "cuda-without-default": {"cuda_default": "12.9"},
     "never-reboot": {"reboot_policy": "never"},
     "forced-here": {"reboot_force": "node1"},

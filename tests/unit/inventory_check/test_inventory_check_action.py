@@ -110,6 +110,11 @@ def test_a_template_that_fails_is_refused(run):
     )
 
 
+def test_what_roles_keep_for_later_plays_of_the_run_is_no_input(run):
+    assert "failed" not in run(registered={"__nvidia_driver_later": True})
+    assert "GPULAB-I002" in run("__nvidia_driver_later: true")["msg"]
+
+
 def test_what_needs_the_facts_of_the_node_waits_for_them(run):
     assert "failed" not in run("nvidia_driver_kernels: \"{{ [ansible_facts['gpulab'].system.kernel] }}\"")
 

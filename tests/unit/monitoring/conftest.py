@@ -21,10 +21,11 @@ def libraries(tmp_path_factory):
 
 @pytest.fixture
 def collector(tmp_path):
-    """Return a directory with nothing but the collector."""
-    for path, text in program(str(ROLE / "files/collect.py"), str(tmp_path / "collector")).items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text)
+    """Return a directory with nothing but the programs."""
+    for name in ("collect", "tell"):
+        for path, text in program(str(ROLE / f"files/{name}.py"), str(tmp_path / "collector")).items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text)
     return tmp_path / "collector"
 
 

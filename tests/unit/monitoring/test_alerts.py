@@ -68,10 +68,12 @@ UP = node("up", "0x20000", job="gpulab")
 PROVEN, COLLECTED = "gpulab_verified_timestamp_seconds", "gpulab_collector_timestamp_seconds"
 PROM = "/var/lib/prometheus/node-exporter/gpulab-gpu.prom"
 ECC = {"type": "uncorrected", "since": "driver_load"}
+KWH = "gpulab:user_gpu_kwh:1h"
 A_DAY = 1440  # minutes
 FIRES, SILENT = 1, 0  # how many alerts
 IDLE = gpu("utilization_ratio", "0x300", unit="gpu")
 HELD = gpu("processes", "1x300")
+HELD_BY_LI, HELD_BY_WEI = (gpu("user_processes", "1x300", user=user) for user in ("li", "wei"))
 SEEN = "gpulab_kernel_log_error_timestamp_seconds"
 CASES = [
     Case("NodeFenced", FIRES, 0, node("gpulab_node_fenced", "1")),
@@ -161,6 +163,13 @@ CASES = [
     Case("GpuRecoveryAction", FIRES, 3, gpu("recovery_action", "2x5")),
     Case("GpuRecoveryAction", SILENT, 3, gpu("recovery_action", "0x5")),
     Case("GpuHeldIdle", FIRES, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **HELD}),
+    Case("GpuHeldIdle", FIRES, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **HELD, **HELD_BY_LI}),
+    Case(
+        "GpuHeldIdle",
+        2,
+        250,
+        {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **HELD, **HELD_BY_LI, **HELD_BY_WEI},
+    ),
     Case("GpuHeldIdle", SILENT, 250, {**gpu("memory_used_bytes", "1000000000x300"), **IDLE, **HELD}),
     Case(
         "GpuHeldIdle", SILENT, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **gpu("processes", "0x300")}
@@ -228,23 +237,139 @@ def test_alerts_fire_and_are_silent_as_they_should(promtool, tmp_path, every):
     assert status == 0, said
 
 
-def test_gpu_hours_are_counted_by_user(promtool, tmp_path):
-    """One of two GPUs for an hour, the other for half of it."""
-    series = {
-        **gpu("user_processes", "2x60", user="li"),
-        f'gpulab_gpu_user_processes{{{NODE}, uuid="GPU-2", user="li"}}': "1x29 0x30",
-    }
+OTHER = 'instance="node08", uuid="GPU-2", index="1"'  # the same index on another node
+COUNTS_600_W = gpu("energy_joules_total", "0+36000x60")
+BY_LI = gpu("user_processes", "2x60", user="li")
+FRESH = node("gpulab_collector_timestamp_seconds", "0+60x60")
+DIED = node("gpulab_collector_timestamp_seconds", "0+60x25 1500x35")
+AN_HOUR = {
+    "one GPU for an hour, another for half of it": (
+        "gpulab:user_gpu_hours:1h",
+        {**BY_LI, f'gpulab_gpu_user_processes{{{NODE}, uuid="GPU-2", user="li"}}': "1x29 0x30"},
+        {'instance="node07", user="li"': 1.5},
+    ),
+    "hours of the node, of its GPUs, and those in use": (
+        "gpulab:gpu_hours:1h - on (instance) gpulab:gpu_busy_hours:1h + on (instance) gpulab:node_hours:1h",
+        {
+            **node("gpulab_gpu_up", "1x60", bus_id="a"),
+            **node("gpulab_gpu_up", "1x60", bus_id="b"),
+            **BY_LI,
+        },
+        {'instance="node07"': 2},
+    ),
+    "a collector that stands still is not measured": (
+        "gpulab:node_hours:1h",
+        DIED,
+        {'instance="node07"': 0.5},
+    ),
+    "what a collector that died left behind is in no hours of GPUs": (
+        "gpulab:gpu_hours:1h",
+        {**DIED, **node("gpulab_gpu_up", "1x60", bus_id="a")},
+        {'instance="node07"': 0.5},
+    ),
+    "nor in hours in use": ("gpulab:gpu_busy_hours:1h", {**DIED, **BY_LI}, {'instance="node07"': 0.5}),
+    "nor in those of a user": ("gpulab:user_gpu_hours:1h", {**DIED, **BY_LI}, {'instance="node07", user="li"': 0.5}),
+    "nor in the energy": (
+        KWH,
+        {**DIED, **gpu("power_watts", "600x60"), **BY_LI},
+        {'estimated="yes", instance="node07", user="li"': 0.3},
+    ),
+    "a GPU that does not answer has no hours": (
+        "gpulab:gpu_hours:1h",
+        {**node("gpulab_gpu_up", "1x60", bus_id="a"), **node("gpulab_gpu_up", "0x60", bus_id="b")},
+        {'instance="node07"': 1},
+    ),
+    "energy of one user": (KWH, {**COUNTS_600_W, **BY_LI}, {'instance="node07", user="li"': 0.6}),
+    "energy is shared by those who share the GPU": (
+        KWH,
+        {**COUNTS_600_W, **BY_LI, **gpu("user_processes", "5x60", user="wei")},
+        {'instance="node07", user="li"': 0.3, 'instance="node07", user="wei"': 0.3},
+    ),
+    "energy of an idle GPU is nobody's": (
+        KWH,
+        {**COUNTS_600_W, **gpu("user_processes", "1x29 0x31", user="li")},
+        {'instance="node07", user="li"': 0.3, 'instance="node07", user="nobody"': 0.3},
+    ),
+    "a counter that begins again": (
+        KWH,
+        {**gpu("energy_joules_total", "0+36000x29 0+36000x30"), **BY_LI},
+        {'instance="node07", user="li"': 0.6},
+    ),
+    "a GPU without a counter is estimated": (
+        KWH,
+        {**gpu("power_watts", "600x60"), **BY_LI},
+        {'estimated="yes", instance="node07", user="li"': 0.6},
+    ),
+    "a counter is believed rather than a look": (
+        KWH,
+        {**COUNTS_600_W, **gpu("power_watts", "100x60"), **BY_LI},
+        {'instance="node07", user="li"': 0.6},
+    ),
+    "the same index on another node is another GPU": (
+        KWH,
+        {
+            **COUNTS_600_W,
+            **BY_LI,
+            'gpulab_collector_timestamp_seconds{instance="node08"}': "0+60x60",
+            f"gpulab_gpu_energy_joules_total{{{OTHER}}}": "0+18000x60",
+            f'gpulab_gpu_user_processes{{{OTHER}, user="wei"}}': "1x60",
+        },
+        {'instance="node07", user="li"': 0.6, 'instance="node08", user="wei"': 0.3},
+    ),
+    "more than a GPU can draw is cut off": (
+        KWH,
+        {**gpu("energy_joules_total", "0+1000000000000x60"), **BY_LI},
+        {'instance="node07", user="li"': 3.0},
+    ),
+    "a node that makes up labels spoils nobody's energy": (
+        KWH,
+        {
+            **COUNTS_600_W,
+            **BY_LI,
+            'gpulab_collector_timestamp_seconds{instance="node08"}': "0+60x60",
+            **{f'gpulab_gpu_power_watts{{{OTHER}, estimated="{label}"}}': "600x60" for label in "ab"},
+            f'gpulab_gpu_user_processes{{{OTHER}, user="wei"}}': "1x60",
+        },
+        {'instance="node07", user="li"': 0.6, 'estimated="yes", instance="node08", user="wei"': 0.6},
+    ),
+    "a node that says what the rules record spoils nobody's energy": (
+        KWH,
+        {
+            **COUNTS_600_W,
+            **BY_LI,
+            **{
+                f'gpulab:gpu_watts{{instance="node08", uuid="{uuid}", user="{user}"}}': "600x60"
+                for uuid in ("GPU-2", "GPU-3")
+                for user in ("x", "y")
+            },
+            f'gpulab_gpu_user_processes{{{OTHER}, user="wei"}}': "1x60",
+        },
+        {
+            'instance="node07", user="li"': 0.6,
+            'instance="node08", user="wei"': 0.6,
+            'instance="node08", user="nobody"': 0.6,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "series", "recorded"), AN_HOUR.values(), ids=AN_HOUR)
+def test_an_hour_is_recorded_by_user_and_node(rule, series, recorded, promtool, tmp_path):
+    """A minute more or less is none."""
+    samples = [{"labels": f"{{{labels}}}", "value": value} for labels, value in recorded.items()]
     test = {
         "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [
-            {
-                "expr": "round(gpulab:user_gpu_hours:1h, 0.1)",
-                "eval_time": "60m",
-                "exp_samples": [{"labels": '{instance="node07", user="li"}', "value": 1.5}],
-            }
-        ],
+        "input_series": [{"series": name, "values": values} for name, values in {**FRESH, **series}.items()],
+        "promql_expr_test": [{"expr": f"round({rule}, 0.1)", "eval_time": "60m", "exp_samples": samples}],
     }
+    status, said = judge(promtool, tmp_path, [test])
+    assert status == 0, said
+
+
+def test_who_holds_an_idle_gpu_is_named(promtool, tmp_path):
+    case = Case("GpuHeldIdle", 1, 250, {**gpu("memory_used_bytes", "3000000000x300"), **IDLE, **HELD, **HELD_BY_LI})
+    test = count(case, 1)
+    test["promql_expr_test"][0]["expr"] = 'count(ALERTS{alertname="GpuHeldIdle", user="li", index="1"})'
     status, said = judge(promtool, tmp_path, [test])
     assert status == 0, said
 
@@ -276,7 +401,9 @@ def known_metrics():
     proven = next(host for host in runs.mixed()["hosts"] if host["state"] == "verified")
     found = FOREIGN | RECORDED | set(re.findall(r"^# HELP (\w+)", formats.prometheus(proven, 0.0), re.MULTILINE))
     for model in nodes.MODELS:
-        found |= set(metrics.measure(facts(model, kernel_log=log, mounts={"/data": True})).names())
+        given = facts(model, kernel_log=log, mounts={"/data": True}, owners={7: "li"})
+        given["nvml"]["gpus"][0]["processes"] = [{"pid": 7, "memory_mib": 1}]
+        found |= set(metrics.measure(given).names())
     return found
 
 
@@ -395,3 +522,13 @@ def test_prometheus_takes_the_scrape_configuration(promtool, tmp_path):
         [promtool, "check", "config", str(tmp_path / "prometheus.yml")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", ["monitoring/files/prometheus.yml", "monitoring_server/templates/prometheus.yml.j2"])
+def test_no_node_can_say_what_the_rules_record(path):
+    text = re.sub(r"\{\{.*?\}\}", "x", (ROLE.parent / path).read_text())
+    for job in yaml.safe_load(text)["scrape_configs"]:
+        (rule,) = job["metric_relabel_configs"]
+        assert (rule["source_labels"], rule["action"]) == (["__name__"], "drop")
+        assert all(re.fullmatch(rule["regex"], name) for name in RECORDED)
+        assert not re.fullmatch(rule["regex"], "gpulab_gpu_up")

@@ -41,9 +41,11 @@ def test_units_are_base_units():
             memory_mib={"total": 40960, "used": 3, "bar1": 0},
             utilization={"gpu": 87, "memory": 12},
             clocks={**f["nvml"]["gpus"][0]["clocks"], "sm": 1410},
+            energy_mj=7_200_500,
         )
     )
     assert samples(found, "gpulab_gpu_power_watts", **FIRST) == [123.456]
+    assert samples(found, "gpulab_gpu_energy_joules_total", **FIRST) == [7200.5]
     assert samples(found, "gpulab_gpu_memory_used_bytes", **FIRST) == [3 << 20]
     assert samples(found, "gpulab_gpu_utilization_ratio", unit="gpu", **FIRST) == [0.87]
     assert samples(found, "gpulab_gpu_clock_hertz", clock="sm", **FIRST) == [1.41e9]

@@ -141,6 +141,7 @@ def test_lost_gpu_does_not_hide_the_others(simulated):
         ("gpu.0.remapped_failure = 1", lambda gpu: gpu["remapped_rows"]["failure"], True),
         ("gpu.0.inforom_valid = ERR:14", lambda gpu: gpu["inforom"]["valid"], False),
         ("gpu.0.recovery_action = 2", lambda gpu: gpu["recovery_action"], 2),
+        ("gpu.0.energy_mj = 5000000000", lambda gpu: gpu["energy_mj"], 5_000_000_000),
         ("gpu.0.persistence = 1", lambda gpu: gpu["persistence"], True),
         ("gpu.0.pcie_width = 8", lambda gpu: gpu["pcie"]["width"], 8),
     ],

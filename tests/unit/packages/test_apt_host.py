@@ -818,6 +818,7 @@ def test_lists_that_could_not_be_refreshed_or_were_deleted_are_stale(host, sourc
 def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
     main, parts = tmp_path / "sources.list", tmp_path / "sources.list.d"
     monkeypatch.setattr(apt_host, "SOURCES", (main, parts))
+    monkeypatch.setattr(apt_host, "BUNDLE", parts / "gpulab-bundle.sources")
     module = SimpleNamespace(run_command=lambda *_args, **_options: (0, "arm64\n", ""))
     assert apt_host.read_sources(module) == []
     parts.mkdir()
@@ -835,6 +836,9 @@ def test_only_the_files_that_apt_reads_declare_sources(tmp_path, monkeypatch):
     found = apt_host.read_sources(module)
     assert [source.file for source in found] == [str(main), str(parts / "a_1.2.sources"), str(parts / "b.list")]
     assert found[1].uri == "http://mirror.example/arm64"
+    apt_host.BUNDLE.write_text("Types: deb\nURIs: file:///media/stick/bundle/apt/v\nSuites: /\n")  # it stands for all
+    assert [source.uri for source in apt_host.read_sources(module)] == ["file:///media/stick/bundle/apt/v"]
+    assert main in apt_host.listed()
 
 
 def test_gpulabs_own_preferences_are_not_those_of_others(tmp_path, monkeypatch):

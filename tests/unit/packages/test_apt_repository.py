@@ -56,6 +56,12 @@ def test_only_the_named_packages_come_before_the_distribution():
     assert "600" not in repository(packages=()).preferences("")
 
 
+def test_in_a_bundle_priorities_go_by_what_it_says_of_itself():
+    text = repository(release="o=NVIDIA,l=NVIDIA CUDA").preferences("")
+    assert text.count("Pin: release o=NVIDIA,l=NVIDIA CUDA\n") == 2
+    assert "origin" not in text
+
+
 PIN_600 = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 PREFERENCES = {
     "none": ("", "*"),

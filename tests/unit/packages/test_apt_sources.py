@@ -146,6 +146,11 @@ def test_the_release_file_is_called_as_apt_calls_it(uri, name):
     assert Source("f", uri, "bookworm", ("main",)).release_files[0] == name
 
 
+def test_the_release_file_of_a_flat_repository_is_beside_its_packages():
+    flat = Source("f", "https://v.example/apt/x86_64/", "/", ())
+    assert flat.release_files[0] == "v.example_apt_x86%5f64_InRelease"
+
+
 @pytest.mark.parametrize(("text", "found"), [("Suite: x\nOrigin: Lambda Labs\n", "Lambda Labs"), ("", "")])
 def test_the_publisher_is_read_from_the_release_file(text, found):
     assert origin(text) == found

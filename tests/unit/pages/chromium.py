@@ -35,13 +35,13 @@ LIBRARY = Path(__file__).with_name("looks.js").read_text(encoding="utf-8")
 class Browser:
     """A browser with one tab."""
 
-    def __init__(self, profile: Path) -> None:
-        """Start it; its profile is below this directory."""
+    def __init__(self, profile: Path, *flags: str) -> None:
+        """Start it with further flags; its profile is below this directory."""
         assert PROGRAM
         ours, theirs = os.pipe(), os.pipe()  # what it reads, what it writes
         at_3_and_4 = f'exec "$0" "$@" 3<&{ours[0]} 4>&{theirs[1]}'
         self._process = subprocess.Popen(
-            ["bash", "-c", at_3_and_4, PROGRAM, *FLAGS, f"--user-data-dir={profile}"],
+            ["bash", "-c", at_3_and_4, PROGRAM, *FLAGS, *flags, f"--user-data-dir={profile}"],
             pass_fds=(ours[0], theirs[1]),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -80,13 +80,15 @@ class Browser:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
-    def press(self, key: str) -> None:
-        """Press a key: Tab, Enter, or a space."""
-        code = {"Tab": 9, "Enter": 13, " ": 32}[key]
+    def press(self, key: str, *, modifiers: int = 0) -> None:
+        """Press a key: Tab, Enter, a space, or s; with Control (2) or Shift (8)."""
+        code = {"Tab": 9, "Enter": 13, " ": 32, "s": 83}[key]
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
             typed = {"text": text} if text and kind == "keyDown" else {}
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed)
+            self.ask(
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, modifiers=modifiers, **typed
+            )
 
     def pages(self) -> int:
         """Return on how many sheets of paper the page is printed."""

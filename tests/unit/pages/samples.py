@@ -16,6 +16,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import nights
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import html as report_page
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.html import index, summary
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage import page as usage_pages
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.measured import NodeMeasured
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.model import Source
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.month import month
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.monthly import Lab
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.monthly import usage as usage_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.usage.slurm import Job
 
 from unit.checks import nodes
 from unit.diagnosis import cases, troubles
@@ -119,10 +126,40 @@ def _night(at: int, night: int) -> Line:
     }
 
 
+def usage(number: int) -> str:
+    """Return the page of a month of a fleet; a node of ten counts no energy, another one was not watched."""
+    october = month("2026-10", "Europe/Berlin", NOW)
+    jobs = [
+        Job(str(at), f"person{at:03d}", f"group-{at % 7}", october.start, None, 1, (f"node{at:03d}",))
+        for at in range(1, number + 1)
+    ]
+    nodes = {
+        f"node{at:03d}": NodeMeasured(
+            hours=745.0,
+            gpu_hours=2980.0,
+            busy_hours=400.0 + at,
+            used={f"person{at:03d}": 400.0 + at},
+            kwh={f"person{at:03d}": 250.0, "nobody": 220.0},
+            estimated=at % 10 == 2,
+        )
+        for at in range(1, number + 1)
+        if at % 10
+    }
+    lab = Lab([f"node{at:03d}" for at in range(1, number + 1)], names=True, price_kwh=0.31, currency="EUR")
+    sources = [
+        Source("Slurm on head", known=True, text=f"{number} jobs held GPUs"),
+        Source(
+            "Slurm on old-head", known=False, text="no answer (Connection refused); what its jobs held is in no sum"
+        ),
+    ]
+    return usage_pages.page(usage_of(october, lab, jobs, nodes, sources, []))
+
+
 PAGES: dict[str, Callable[[int], str]] = {
     "report": report,
     "index": reports_of,
     "plan": plan,
     "diagnosis": diagnosis,
     "history": history,
+    "usage": usage,
 }

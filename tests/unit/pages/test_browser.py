@@ -22,6 +22,7 @@ FIRST = {
     "diagnosis": ("nav", ".finding.fail", ".finding.warn", ".finding.ok", "table.inventory"),
     "history": (".tiles", "nav", "tr.fail", "tr.warn", "tr.unknown", ".fold"),
     "index": ("h1", "table.inventory"),
+    "usage": (".tiles", ".finding.ok", ".finding.warn", "table.inventory"),
 }
 # Sheets of paper for so many nodes, at most.
 SHEETS = {
@@ -30,6 +31,7 @@ SHEETS = {
     "diagnosis": {1: 1, 200: 20},
     "history": {2: 1, 200: 5},
     "index": {2: 1, 100: 12},
+    "usage": {2: 2, 200: 16},
 }
 
 

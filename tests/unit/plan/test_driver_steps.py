@@ -157,33 +157,6 @@ def test_a_driver_of_the_distribution_stays_in_its_version_where_it_is_not_chang
 
 
 @pytest.mark.parametrize(
-    ("driver", "cuda", "with_cuda", "wanted"),
-    [
-        ({}, {}, True, ["nvidia-cuda-toolkit", "g++"]),
-        ({}, {}, False, []),
-        ({}, {"source": "nvidia"}, True, []),
-        ({}, {"apt_components": ["multiverse"]}, True, []),
-        ({}, {"toolkits": []}, True, []),
-        ({"source": "nvidia"}, {}, True, []),
-        ({"change": CHANGE}, {}, True, []),
-    ],
-)
-def test_the_toolkit_comes_with_a_driver_that_replaces_none_from_the_same_sources(driver, cuda, with_cuda, wanted):
-    toolkits = [{"packages": ["nvidia-cuda-toolkit", "g++"]}]
-    own = {"source": "distribution", "apt_components": ["contrib", "non-free"], "pin_package": None, "change": None}
-    parts = {
-        "driver": {**own, "packages": ["nvidia-driver=535"], **driver},
-        "cuda": {"source": "distribution", "apt_components": ["non-free"], "toolkits": toolkits, **cuda},
-    }
-    asked = Asked(with_cuda=with_cuda)
-    found = steps(asked=asked, **parts)
-    assert found["toolkit"] == wanted
-    assert found["brought"] == ["nvidia-driver", *wanted]
-    there = on_node(cuda={"toolkits": [{"prefix": "/usr", "version": "11.8"}]})
-    assert steps(there, asked=asked, **parts)["brought"] == ["nvidia-driver"]  # what was there before stays
-
-
-@pytest.mark.parametrize(
     ("unfinished", "broken"),
     [
         (["nvidia-dkms-510", "nvidia-driver-510"], True),
@@ -273,7 +246,6 @@ def test_the_role_asks_with_its_own_variables():
         "inventory_hostname": "a",
         "nvidia_driver_change_force": "a",
         "nvidia_driver_keep_former": "no",
-        "nvidia_driver_with_cuda": False,
         "nvidia_driver_module_options": {"nvidia": {"NVreg_A": 1}},
     }
     text = trust_as_template(role["__nvidia_driver_steps"])

@@ -1808,7 +1808,7 @@ def test_a_key_of_which_nothing_is_known_is_said():
 
 def test_every_part_gives_its_reasons():
     made = plan(facts(), **environment("pytorch", "2.9"))
-    without = (made["disk"], made["uv"], made["conda"], made["host_types"])
+    without = (made["disk"], made["uv"], made["conda"], made["host_types"], made["bundle"])
     assert all(part["because"] for part in made.values() if isinstance(part, dict) and part not in without)
     assert "CUDA 13.2 is the newest that driver branch 595 fully supports." in reasons(made)
 

@@ -67,6 +67,15 @@ def test_a_driver_that_gave_way_to_the_former_one_has_no_receipt():
     assert removing["vars"] == {"__removing": True}
 
 
+def test_a_run_without_a_plan_removes_the_receipt_of_an_earlier_one(monkeypatch):
+    """The quick playbook of a role knows no plan, and what it did is in no receipt."""
+    monkeypatch.setattr(NormalAction, "run", lambda self, _tmp, _variables: dict(self._task.args))
+    task = Task()
+    task.args = {"role": "users"}
+    found = receipt_action.ActionModule(task, None, None, None, None, None).run(None, {"ansible_facts": {"gpulab": {}}})
+    assert found == {"role": "users", "state": "absent"}
+
+
 def test_check_mode_does_not_ask_the_node(monkeypatch):
     monkeypatch.setattr(NormalAction, "run", None)
     task = Task()

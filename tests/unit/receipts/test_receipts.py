@@ -127,6 +127,17 @@ def test_every_kind_of_change_is_seen_and_said(node, facts, words):
     assert found["drift"] == [words]
 
 
+def test_people_who_differ_are_named_with_what_somebody_changed(node, facts, monkeypatch):
+    accounts = {"people": 2, "differs": {"ben": ["lingers"]}, "unlisted": [], "limits": None}
+    monkeypatch.setattr("unit.receipts.test_receipts.NAMES", ["people:accounts"])
+    facts["accounts"] = accounts
+    sealed(node, facts)
+    assert read(node, facts)["drift"] == []
+    facts["accounts"] = {**accounts, "differs": {"ada": ["has other keys", "is in the group sudo"]}}
+    told = ["ada has other keys, is in the group sudo; ben is again as the inventory has it"]
+    assert read(node, facts)["drift"] == told
+
+
 def test_facts_that_differ_are_no_doing_of_a_persons(node, facts):
     sealed(node, facts)
     facts["kernels"].append({**facts["kernels"][0], "version": "6.99"})
@@ -142,6 +153,18 @@ def test_what_is_measured_of_a_gpu_is_no_difference_and_its_settings_are(node, f
     assert read(node, facts)["differs"] == ["nvml differs on the node"]
 
 
+def test_who_is_logged_in_makes_no_difference_and_a_limit_that_does_not_hold_does(facts):
+    limits = {"slices": 1, "differs": []}
+    facts["accounts"] = {"people": 1, "differs": {}, "unlisted": [], "limits": limits}
+    before = items.section(facts, "accounts")
+    assert (
+        items.section({**facts, "accounts": {**facts["accounts"], "limits": {**limits, "slices": 2}}}, "accounts")
+        == before
+    )
+    differs = {**limits, "differs": [{"user": "ada"}]}
+    assert items.section({**facts, "accounts": {**facts["accounts"], "limits": differs}}, "accounts") != before
+
+
 def test_another_driver_for_a_kernel_is_no_other_initramfs(facts):
     before = items.section(facts, "initramfs")
     facts["kernels"][0]["nvidia_module"] = "595.91.07"
@@ -153,7 +176,7 @@ def test_another_driver_for_a_kernel_is_no_other_initramfs(facts):
 @pytest.mark.parametrize("section", items.PASSING)
 def test_what_changes_by_itself_is_no_difference(facts, section):
     before = items.section(facts, section)
-    for one in facts[section] if isinstance(facts[section], list) else [facts[section]]:
+    for one in facts[section] if isinstance(facts[section], list) else [facts[section] or {}]:
         for name in items.PASSING[section]:
             if name in one:
                 one[name] = "something else"

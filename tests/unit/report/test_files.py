@@ -1,6 +1,7 @@
 """The report's files are written whole, and a run's place is found again."""
 
 import os
+import re
 from datetime import datetime, timezone
 
 import pytest
@@ -88,12 +89,16 @@ def dated(reports):
 
 def test_oldest_reports_go_and_the_index_lists_the_others(reports):
     (reports / "plan.html").touch()
+    for month in ("2026-10", "2026-11"):
+        (reports / "usage" / month).mkdir(parents=True)
+        (reports / "usage" / month / "usage.html").touch()
     files.tidy(2)
     assert dated(reports) == ["02", "03"]
     page = (reports / "index.html").read_text(encoding="utf-8")
     assert [page.count(f"T0{hour}0000Z/report.html") for hour in range(4)] == [0, 0, 1, 1]
     assert page.index("T030000Z") < page.index("T020000Z")
     assert [f'href="{name}.html"' in page for name in files.OTHERS] == [True, False, False]
+    assert re.findall('href="(usage[^"]*)">usage<', page) == ["usage/2026-11/usage.html"]
     files.tidy(2)
     assert dated(reports) == ["02", "03"]
 

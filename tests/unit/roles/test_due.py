@@ -132,7 +132,9 @@ def test_a_changed_file_on_the_controller_makes_its_role_due(facts, tmp_path):
     plan, values = planned(facts, base_ca_certificates=[str(authority)])
     left = receipts(plan, facts, values, VARIABLES)
     authority.write_text("two", encoding="utf-8")
-    assert due.roles(left, plan, facts, values, VARIABLES) == {"base": [due.WHY["files"]]}
+    assert due.roles(left, plan, facts, values, VARIABLES) == {
+        role: [due.WHY["files"]] for role in ("base", "directory", "container_toolkit")
+    }
 
 
 def test_a_host_s_file_in_a_directory_on_the_controller_counts(facts, tmp_path):
@@ -215,12 +217,13 @@ def test_a_role_reads_no_other_part_of_the_plan_and_no_other_setting(role):
     parts = set(re.findall(r"gpulab_plan'\]\.(\w+)", text)) - {"due", "drift"}
     assert parts <= set(known.load()[role].plan)
     read = set(re.findall(r"\b[a-z][a-z0-9_]+\b(?!:)", text)) & options.load().options.keys()  # not what it sets
-    assert read - {due.BY_PLAYBOOK} <= set(due.settings(role))
+    assert read - due.HOW_IT_IS_BUILT <= set(due.settings(role))
 
 
 @pytest.mark.parametrize("role", known.with_receipt())
 def test_a_role_s_receipt_names_the_facts_that_it_decides_by(role):
-    tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text(encoding="utf-8"))
+    name = "built" if known.load()[role].ends_before else "main"
+    tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/{name}.yml").read_text(encoding="utf-8"))
     last = tasks[-1]["gpulab.node.receipt"]
     text = sources(role).replace(".kernels | selectattr('initramfs')", ".initramfs")
     read = set(re.findall(r"ansible_facts\['gpulab'\]\.(\w+)", text)) | set(re.findall(r"__\w+_facts\.(\w+)", text))

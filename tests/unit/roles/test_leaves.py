@@ -31,7 +31,7 @@ OF_REPOSITORY = {
     "apt_components": ("/etc/apt/sources.list.d/gpulab-{}.sources",),
 }
 # What a role leaves alone, and another one takes away.
-OWN_STATE = {"nightly", "monitoring_server", "slurm", "users"}
+OWN_STATE = {"jupyter", "nightly", "monitoring_server", "slurm", "users"}
 
 
 def repositories(role):
@@ -126,6 +126,8 @@ def test_what_is_captured_has_a_rule_that_captures_it():
         "/var/lib/gpulab/cuda-strays.json",
         "/var/lib/gpulab/users.json",
         "/var/lib/gpulab/users/**",
+        "/var/lib/gpulab-jupyter/**",
+        "{model_store_directory}/locks/**",
     }
     catalog = yaml.safe_load((ROOT / "catalog/captured.yml").read_text(encoding="utf-8"))["captured"]
     rules = Rules([(pattern, one["section"]) for one in catalog for pattern in one["patterns"]])

@@ -167,6 +167,40 @@ def test_accounting_is_asked_for_where_it_is():
     assert "AccountingStorageHost=10.0.0.1" in texts(node(), about=about)[cluster.CONFIGURATION].splitlines()
 
 
+def test_with_accounts_slurm_takes_jobs_from_nobody_else_and_each_partition_has_its_limit():
+    about = replace(
+        CLUSTER, accounting=True, accounts=True, interactive={"gpus": 1, "time": "08:00:00"}, private=True, time="1-0"
+    )
+    text = texts(node(), about=about)[cluster.CONFIGURATION]
+    expected = {"AccountingStorageEnforce=associations,limits,qos", "EnforcePartLimits=ALL", "PrivateData=jobs,usage"}
+    assert expected < set(text.splitlines())
+    assert [re.findall(r"(?:Name|QOS|DefaultTime|MaxTime)=(\S+)", line) for line in lines(text, "PartitionName")] == [
+        ["gpu", "gpulab", "1-0", "INFINITE"],
+        ["training_servers", "gpulab", "1-0", "INFINITE"],
+        ["interactive", "gpulab-interactive", "08:00:00", "08:00:00"],
+    ]
+    assert not re.search("QOS|Enforce|PrivateData|Priority|interactive", texts(node())[cluster.CONFIGURATION])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"accounts": True}, "slurm_accounts needs slurm_accounting: true"),
+        ({"gpus_per_user": 2, "accounting": True}, "slurm_gpus_per_user needs slurm_accounts: true"),
+        ({"interactive": {"gpus": 1}}, "slurm_interactive needs slurm_accounts: true"),
+    ],
+)
+def test_a_limit_that_nothing_would_hold_is_refused(settings, words):
+    with pytest.raises(Refusal, match=rf"GPULAB-F050 .*{words}"):
+        cluster.check("head", replace(CLUSTER, **settings), join=False)
+
+
+def test_a_cluster_of_somebody_elses_keeps_its_accounts():
+    cluster.check("head", replace(CLUSTER, accounting=True, accounts=True), join=False)
+    with pytest.raises(Refusal, match=r"GPULAB-F050 .*slurm_accounts needs a cluster of gpulab's own"):
+        cluster.check("head", replace(CLUSTER, accounting=True, accounts=True), join=True)
+
+
 def test_further_settings_come_last_and_count():
     about = cluster.SlurmCluster("lab", "head", "10.0.0.1", further={"MaxJobCount": 5, "ReturnToService": 2})
     settings = texts(node(), about=about)[cluster.CONFIGURATION].splitlines()

@@ -70,8 +70,8 @@ def test_what_is_no_node_is_none():
 
 
 def test_the_jobs_on_a_node_are_read():
-    assert control.jobs("17 anna RUNNING\n18 wei COMPLETING\n") == [
-        control.SlurmJob("17", "anna", "RUNNING"),
-        control.SlurmJob("18", "wei", "COMPLETING"),
+    assert control.jobs("17 anna RUNNING NONE \n18 wei COMPLETING 2026-11-29T14:00:00 train all\n") == [
+        control.SlurmJob("17", "anna", "RUNNING", "NONE", ""),
+        control.SlurmJob("18", "wei", "COMPLETING", "2026-11-29T14:00:00", "train all"),
     ]
     assert control.jobs("\n") == []

@@ -283,6 +283,9 @@ def test_the_new_filesystem_has_the_uuid_that_is_mounted(filesystem, program):
     new = step.argv[-2].removeprefix("uuid=")
     assert f"UUID={new} /mnt/data {program[5:]} " in fstab.text
     assert not {"-f", "-F"} & set(step.argv)
+    options = ["noatime", "usrquota"]
+    step, *_rest = plan(nodes.workstation().state(), tier(format=True, filesystem=filesystem, options=options))
+    assert ("quota,project" in step.argv) == (program == "mkfs.ext4")  # XFS always has them
 
 
 PARTITION = "/dev/disk/by-partuuid/8d7c6b5a-4f3e-4d2c-9b1a-0f9e8d7c6b5a"

@@ -91,5 +91,10 @@ CODES = {
         ),
         "{way}. See {log} on the node.",
     ),
+    # D050: builds that the controller keeps
+    "D050": (
+        "others than {user} can write into {directory}, from which the nodes' kernels get their modules",
+        "Make it yours alone (chmod 0700), or let nvidia_driver_builds_directory name one that is not there yet.",
+    ),
 }
 refuse = partial(build, CODES)

@@ -87,5 +87,42 @@ CODES = {
         "Slurm's daemon needs a systemd reload on {host}, which can detach GPUs from running containers: {who}",
         "Run again when the GPUs are idle. Nothing was changed on {host}.",
     ),
+    "F050": (
+        "the settings of Slurm on {host} do not hold together: {lacking}",
+        "Set both for the controller, or remove the first. Nothing was changed.",
+    ),
+    "F051": (
+        "slurm_shares of {host} names {names}, which users_groups does not have",
+        "{advice} Nothing was changed.",
+    ),
+    "F052": (
+        "{who} have jobs in Slurm on {host}, and no account, so their jobs would wait for ever",
+        (
+            "Name them in users_people with a group of users_groups, and not as leaving, or give them an account"
+            " (sacctmgr add user NAME account=ACCOUNT). Or wait for their jobs. Then run again. Nothing was changed."
+        ),
+    ),
+    "F053": (
+        "the accounting of Slurm on {host} did not do what it was told ({what}): {detail}",
+        (
+            "Look at slurmctld, slurmdbd and mariadb (journalctl -u slurmdbd). Jobs go on. Run again: it goes on where"
+            " it stopped."
+        ),
+    ),
+    "F054": (
+        "slurm_accounts of {host} would let nobody but root submit jobs: it finds no person with a group there",
+        (
+            "Set users_groups and users_people for the controller, too (in group_vars of its groups), and run"
+            " gpulab.node.users on it first. People of a directory stand in users_people as well, or have accounts"
+            " already (sacctmgr add user NAME account=ACCOUNT). Nothing was changed."
+        ),
+    ),
+    "F055": (
+        "Slurm on {host} did not {what}: {detail}",
+        (
+            "Look at what is there (scontrol show reservation) and at its jobs (squeue --reservation=NAME), change"
+            " slurm_reservations, and run again. All else of this run is done."
+        ),
+    ),
 }
 refuse = partial(build, CODES)

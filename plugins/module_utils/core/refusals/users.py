@@ -77,7 +77,32 @@ CODES = {
     ),
     "U012": (
         "the places of cron, at and sshd that gpulab knows are Debian's and Ubuntu's only so far, and this is {name}",
-        "Leave users_people empty for this node, and make its accounts by other means. Nothing was changed.",
+        (
+            "Leave users_people and directory_uris empty for this node, and make accounts by other means. Nothing was"
+            " changed."
+        ),
+    ),
+    "U013": (
+        "the directory cannot be joined as it is set: {problems}",
+        (
+            "Correct the settings of role directory. People come from the directory or from users_people, not from"
+            " both. Nothing was changed."
+        ),
+    ),
+    "U014": (
+        "the directory does not serve this node: {servers}",
+        (
+            "Look at the name, the port and the way there from the node. The certificate has to be in the server's name"
+            " and of an authority that the node trusts (base_ca_certificates). Nothing was changed."
+        ),
+    ),
+    "U015": (
+        "quotas cannot be set as users_quota and users_directories say: {problems}",
+        (
+            "Homes need an ext4 or XFS that is mounted with usrquota, directories of groups one with prjquota; ext4"
+            " needs the features quota and project, too: the document of people says how a disk gets them. Where"
+            " another machine has the disk, set quotas there. Nothing was changed, and nothing unmounted."
+        ),
     ),
 }
 refuse = partial(build, CODES)

@@ -1,0 +1,1 @@
+"""Bundles for labs without a network."""

@@ -1,0 +1,1 @@
+"""The hub: whether a node can have one."""

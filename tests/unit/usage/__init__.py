@@ -1,0 +1,1 @@
+"""Who used the GPUs in a month."""
