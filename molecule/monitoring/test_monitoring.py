@@ -98,6 +98,12 @@ def test_metrics_are_read_again_and_again(host):
     assert wait(lambda: host.check_output("stat --format=%%Y %s", PROM) != first)
 
 
+def test_systemd_takes_many_readings_for_no_fault(host):
+    # By its own rule it refuses the sixth start within ten seconds, and the timer ends with it.
+    host.check_output("for n in 1 2 3 4 5 6; do systemctl start gpulab-metrics.service || exit 1; done")
+    assert host.service("gpulab-metrics.timer").is_running
+
+
 def test_a_hot_gpu_is_seen(scrape, fault, host, address):
     fault("gpu.1.temp = 91")
     pattern = r'^gpulab_gpu_temperature_celsius\{[^}]*index="1"[^}]*sensor="gpu"[^}]*\} 91$'
