@@ -62,6 +62,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "environment_files": "requirements, locks and environment.yml that people wrote",
             "facts": "the types of the facts, and whether facts have them",
             "history": "what earlier runs found on a host",
+            "own_checks": "checks of a lab's own",
             "jupyter": "whether a hub can be set up on a node",
             "progress": "what a run shows: long steps, and why a task failed",
             "rollout": "nodes changed one after the other, each behind a fence",

@@ -13,7 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.checks import runner
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
+from ansible_collections.gpulab.node.plugins.plugin_utils.own_checks import files as own_checks
+from ansible_collections.gpulab.node.plugins.plugin_utils.own_checks import judge as judge_own
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Declared, ResultRecord
-    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 ARGUMENTS = {
     "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
@@ -36,6 +38,7 @@ ARGUMENTS = {
     "profile": {"type": "dict", "default": {}},
     "across_nodes": {"type": "bool", "default": False},
     "group_names": {"type": "bool", "default": False},
+    "own_checks": {"type": "path"},
     "mounts": {
         "type": "list",
         "elements": "dict",
@@ -47,6 +50,9 @@ ARGUMENTS = {
         },
     },
 }
+
+
+COMMAND = ("id", "command", "timeout_seconds", "root", "network", "gpus")  # what a node is told of an own check
 
 
 class ActionModule(ActionBase):
@@ -67,6 +73,10 @@ class ActionModule(ActionBase):
         facts = facts_of(known, arguments["level"])
         if not facts:
             return refused(refuse("V002", host=host))
+        try:
+            own = self._own_checks(arguments["own_checks"], arguments["level"], task_vars)
+        except Refusal as refusal:
+            return refused(refusal)
         declared: Declared = {
             "level": arguments["level"],
             "mounts": arguments["mounts"],
@@ -76,9 +86,21 @@ class ActionModule(ActionBase):
             "profile": arguments["profile"],
             "across_nodes": arguments["across_nodes"],
             "group_names": arguments["group_names"],
+            "own_checks": own,
         }
         results, _not_for_this_machine = judge(facts, known.get("gpulab_plan"), declared, arguments["subjects"])
         return {**outcome(host, results, arguments["fail_on"], arguments["known"]), "declared": declared}
+
+    def _own_checks(self, directory: str | None, level: str, task_vars: dict[str, Any]) -> list[ResultRecord]:
+        """Return what came of the lab's own checks. Raises Refusal V005."""
+        if not directory:
+            return []
+        checks = judge_own.of_level(own_checks.load(directory), level)
+        if self._task.check_mode:
+            return judge_own.results(checks, None, "check mode runs no commands of the lab's own")
+        commands = [{name: getattr(check, name) for name in COMMAND} for check in checks]
+        answer = self._execute_module("gpulab.node.own_checks", {"commands": commands}, task_vars=task_vars)
+        return judge_own.results(checks, answer.get("readings", {}))
 
 
 def refused(refusal: Refusal) -> dict[str, Any]:

@@ -91,6 +91,10 @@ options:
     description: Whether the node is declared to know the other nodes of its group by name.
     type: bool
     default: false
+  own_checks:
+    description: A directory on the controller with checks of the lab's own. Its commands run on the node.
+    type: path
+    version_added: 1.1.0
   mounts:
     description: Directories of data that M(gpulab.node.gpu_tests) reads, and what is expected of each.
     type: list

@@ -205,6 +205,7 @@ class Declared(TypedDict, total=False):
 
     level is that of the proof, across_nodes whether all nodes ran one all_reduce, group_names whether the nodes of the
     group shall know each other. profile has values that replace those of every board's profile.
+    own_checks are the results of the lab's own checks.
     """
 
     gpus: int | None
@@ -215,6 +216,7 @@ class Declared(TypedDict, total=False):
     across_nodes: bool
     group_names: bool
     mounts: list[DeclaredMount]
+    own_checks: list[ResultRecord]
 
 
 @dataclass(frozen=True)

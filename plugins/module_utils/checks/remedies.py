@@ -95,6 +95,7 @@ REMEDIES = {
     " the samples beforehand. More processor cores per GPU help where the processors limit.",
     "replace_memory": "Run a memory test on the module named, reseat it, and replace it if the errors return.",
     "free_space": "Free disk space on the file system named.",
+    "own_check": "The check is the lab's own: see the reason, and the file of verify_own_checks that it comes from.",
     "rma": "Have the board replaced under warranty.",
     "contact_support": "Collect nvidia-bug-report.sh and contact the vendor.",
 }

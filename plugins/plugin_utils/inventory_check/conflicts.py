@@ -14,6 +14,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.models import wanted a
 from ansible_collections.gpulab.node.plugins.plugin_utils import options
 from ansible_collections.gpulab.node.plugins.plugin_utils.environment_files import conda_files, reading
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import profile
+from ansible_collections.gpulab.node.plugins.plugin_utils.own_checks import files as own_checks
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import (
     branch,
     cuda,
@@ -55,6 +56,8 @@ def conflicts(values: Values, catalog: Catalog) -> Iterator[Refusal]:
     yield from _refused(gpu_settings.check, of_all["gpu_settings_values"], of_all["gpu_settings_per_gpu"])
     yield from profile.faults(of_all["verify_profile"])
     yield from _model_store(values)
+    if values.get("verify_own_checks"):
+        yield from _refused(own_checks.load, values["verify_own_checks"])
     yield from _outdated_recipes(values, catalog)
     if values.get("container_toolkit_version") and values.get("container_toolkit_engines") == []:
         yield refuse(

@@ -455,6 +455,7 @@ OPTIONS: dict[str, Form] = {
     "users_people.until": Form(r"\d{4}-\d\d-\d\d", "a day, as YYYY-MM-DD"),
     "users_quota.space": ROOM,
     "verify_baseline": HERE,
+    "verify_own_checks": HERE,
     "verify_container_image": Form(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image"),
     "verify_hosts": LINE,
     "verify_mounts.path": ANY_PLACE,

@@ -23,5 +23,9 @@ CODES = {
         'Where a run with sudo made it: sudo chown -R "$USER" {path}. Else use another directory, or free space there.',
     ),
     "V004": ("the report cannot be compared with {path}: {detail}", "Use a report.json that gpulab wrote."),
+    "V005": (
+        "the lab's own checks in {path} cannot be made: {problems}",
+        "Mend the files as docs/own-checks.md says. No node was asked.",
+    ),
 }
 refuse = partial(build, CODES)
