@@ -1,0 +1,1 @@
+"""Which node has which of NVIDIA's known holes."""
