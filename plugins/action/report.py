@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.memory import ARGUMENTS as TRENDS
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import gather, publish
 
 ARGUMENTS = {
@@ -17,6 +18,7 @@ ARGUMENTS = {
     "baseline": {"type": "path"},
     "kept": {"type": "int"},
     "history": {"type": "path"},
+    **TRENDS,
 }
 
 

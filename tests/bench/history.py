@@ -17,6 +17,7 @@ import conftest  # noqa: F401  it makes this checkout importable as a collection
 from ansible_collections.gpulab.node.plugins.action.history import ActionModule
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.memory import Memory, Settings
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 from unit.report import runs
 
@@ -32,7 +33,12 @@ def told(nights: int, directory: Path) -> dict[str, float]:
         files.append(
             directory, {name: {**kept, "created": f"{created:%Y-%m-%dT%H:%M:%SZ}"} for name, kept in lines.items()}
         )
-    size = sum(path.stat().st_size for path in directory.glob("*.jsonl"))
+    memory = Memory(directory, Settings())
+    proven = memory.proven(lines.values())
+    for name, last in lines.items():
+        proven.follow(name, last, [])
+    memory.write()
+    size = sum(path.stat().st_size for path in directory.glob("*.json*"))
     task = Mock(check_mode=False, async_val=0, action="history", args={"directory": str(directory), "days": nights + 1})
     plugin = ActionModule(task, Mock(), Mock(), Mock(), Mock(), Mock())
     plugin._connection._shell.tmpdir = None  # noqa: SLF001

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 REMEDIES = {
     "none": "Nothing to do.",
+    "repeat_proof": "Repeat the proof on the idle node alone: ansible-playbook gpulab.node.verify -l <host>"
+    " -e verify_level=standard.",
     "restart_app": "Restart the program that used the GPU. If the error returns, look for its cause in that program.",
     "stop_app": "Wait for the programs that use the GPU, or ask their users to end them.",
     "reset_gpu": "Once nobody uses this GPU, reset it (nvidia-smi --gpu-reset -i <bus id>), or reboot the idle node.",

@@ -52,6 +52,36 @@ def append(directory: Path, lines: Mapping[str, Line]) -> None:
         raise refuse("V003", path=directory, detail=error.strerror) from error
 
 
+def number(directory: Path) -> int:
+    """Return how many hosts have a history."""
+    return sum(1 for _path in directory.glob("*.jsonl"))
+
+
+def remembered(directory: Path, host: str) -> str | None:
+    """Return what is remembered of the rates of a host (see memory.py); None where nothing is. Raises Refusal V003."""
+    path = _path(directory, host).with_suffix(".json")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise refuse("V003", path=path, detail=error) from error
+
+
+def remember(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write what is remembered of the rates of hosts. Raises Refusal V003."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory):
+            for host, text in texts.items():
+                path = _path(directory, host).with_suffix(".json")
+                shorter = path.with_name(f".{path.name}")
+                shorter.write_text(text, encoding="utf-8")
+                shorter.replace(path)
+    except OSError as error:
+        raise refuse("V003", path=directory, detail=error.strerror) from error
+
+
 def _append(path: Path, text: bytes) -> None:
     if path.exists() and path.stat().st_size > MOST_BYTES:
         shorter = path.with_name(f".{path.name}")

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules over the history of one host: what gets worse from proof to proof. No I/O happens here.
 
-Each rule takes the lines of a host (see lines.py), the latest last, and yields what it finds in the latest one.
+Each rule takes the lines of a host (see lines.py), the latest last, and yields what it finds in the latest one. Rates
+have rules of their own (see series.py, siblings.py, falls.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import GpuId
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Rates, ReportedGpu, Trend, Worse
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import ReportedGpu, Trend, Worse
 
     Counter = Literal["ecc_corrected", "ecc_uncorrected", "remapped_rows", "replays"]
     Lines = Sequence[Line]
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 # With fewer earlier values there is nothing usual to stand out from.
 ENOUGH = 3
-# The checks of one proof hold a rate against 0.85 of the node's other GPUs; a GPU varies less against itself.
-SLOWER_SHARE = 0.9
 # As the comparison of nodes has it (checks/fleet.py).
 WARMER_CELSIUS = 20
 # A check that turned from good to bad or back so often is not cured by what was done.
@@ -44,19 +43,6 @@ def trends(lines: Lines) -> list[Trend]:
     """Return what gets worse on a host."""
     judged = [line for line in lines if line["state"] == "verified"]
     return [{"rule": rule.__name__, **found} for rule in RULES for found in rule(judged)] if judged else []
-
-
-def slower(lines: Lines) -> Found:
-    """Find rates below the usual one of the same GPU, or of the node."""
-    for gpu, name, values in (*_of_gpus(lines), *_of_node(lines)):
-        *earlier, last = values
-        if len(earlier) >= ENOUGH and last is not None:
-            usual = median(earlier)
-            if last < SLOWER_SHARE * usual:
-                rate, _, unit = name.rpartition("_")
-                unit = {"gbs": "GB/s", "tflops": "TFLOPS"}.get(unit, unit)
-                summary = f"{rate} {last:g} {unit}, {1 - last / usual:.0%} below its median of {len(earlier)} proofs"
-                yield _found(gpu, summary, "contact_support")
 
 
 def more_errors(lines: Lines) -> Found:
@@ -130,7 +116,7 @@ def comes_and_goes(lines: Lines) -> Found:
             yield _found(None, f"{check} turned {turns} times in {len(bad)} proofs", "contact_support")
 
 
-RULES: tuple[Callable[[Lines], Found], ...] = (slower, more_errors, xid_again, warmer, narrower, gone, comes_and_goes)
+RULES: tuple[Callable[[Lines], Found], ...] = (more_errors, xid_again, warmer, narrower, gone, comes_and_goes)
 
 
 def _found(gpu: ReportedGpu | None, summary: str, remediation: str) -> Worse:
@@ -143,19 +129,3 @@ def _gpus(lines: Lines) -> Iterator[tuple[ReportedGpu, list[ReportedGpu]]]:
     for gpu in lines[-1]["gpus"]:
         if gpu["uuid"]:
             yield gpu, [one for line in lines for one in line["gpus"] if one["uuid"] == gpu["uuid"]]
-
-
-def _of_gpus(lines: Lines) -> Iterator[tuple[ReportedGpu | None, str, list[float]]]:
-    """Yield each rate of the latest line's GPUs with its values, the latest last."""
-    for gpu, records in _gpus(lines):
-        yield from ((gpu, name, values) for name, values in _values([record["rates"] or {} for record in records]))
-
-
-def _of_node(lines: Lines) -> Iterator[tuple[ReportedGpu | None, str, list[float]]]:
-    yield from ((None, name, values) for name, values in _values([line["rates"] or {} for line in lines]))
-
-
-def _values(rates: Sequence[Rates]) -> Iterator[tuple[str, list[float]]]:
-    """Yield each rate of the last with the values of it, the last one last."""
-    for name in rates[-1]:
-        yield name, [one[name] for one in rates if name in one]

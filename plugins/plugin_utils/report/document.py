@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import fleet, runner
@@ -12,8 +13,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.ju
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES, Declared, Facts, count, worst
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
-from ansible_collections.gpulab.node.plugins.plugin_utils.history import trends
+from ansible_collections.gpulab.node.plugins.plugin_utils.history import falls, trends
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import compared, line, together
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.memory import Memory, Settings
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import host_types
 
 if TYPE_CHECKING:
@@ -82,18 +84,26 @@ def build(hosts: dict[str, GatheredHost], created: str, seconds: float | None = 
     }
 
 
-def with_history(report: Report, earlier: Callable[[str], Sequence[Line]]) -> Report:
+def with_history(report: Report, earlier: Callable[[str], Sequence[Line]], memory: Memory | None = None) -> Report:
     """Return the document with what is new and gone since earlier lines of the history, and what gets worse.
 
     earlier returns the lines of a host, the latest last. One host after the other is asked for, as the lines of all of
-    a large lab would take a gigabyte of memory.
+    a large lab would take a gigabyte of memory. memory then keeps what is to be remembered of the hosts' rates.
     """
     worse: list[TrendOf] = []
+    fell: list[falls.Fall] = []
+    known: Counter[falls.Board] = Counter()
     comparisons: dict[str, Comparison | None] = {}
-    for host in report["hosts"]:
-        name, last, before = host["name"], line(report, host), earlier(host["name"])
+    memory = memory or Memory(None, Settings())
+    lines = {host["name"]: line(report, host) for host in report["hosts"]}
+    proven = memory.proven(lines.values())
+    for name, last in lines.items():
+        before = earlier(name)
+        state = proven.follow(name, last, before)
+        fell += falls.falls(name, state, last, memory.promised(state), known)
         worse += [{"host": name, **found} for found in trends.trends([*before, last])]
         comparisons[name] = compared(name, last, before)
+    worse += [{"host": name, **found} for name, found in falls.told(fell, known)]
     remedies = {found["remediation"]: REMEDIES[found["remediation"]] for found in worse}
     return {
         **report,

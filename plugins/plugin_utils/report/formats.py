@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import SEVERITIES
 from ansible_collections.gpulab.node.plugins.module_utils.checks.remedies import REMEDIES
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import worse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.document import findings
 
 # XML 1.0 has no way to write these, not even escaped.
@@ -124,10 +125,7 @@ def _news(document: Report) -> list[str]:
         lines.append(f"since {changes['earlier']}: {len(changes['new'])} new, {len(changes['gone'])} gone")
         for word in ("new", "gone"):
             lines += [f"  {word:<4} {one['host']} {one['id']}: {one['summary']}" for one in changes[word]]
-    for found in document["trends"]:
-        gpu = f" [GPU {found['gpu']['index']}]" if found["gpu"] else ""
-        lines.append(f"worse: {found['host']}{gpu} {found['summary']} -> {found['remediation']}")
-    return lines
+    return lines + [worse(found["host"], found) for found in document["trends"]]
 
 
 def _verdict(host: ReportedHost) -> str:

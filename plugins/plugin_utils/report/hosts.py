@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import plain_values
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import files as past
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line, since
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.memory import Memory, Settings
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import explain
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of, judge
@@ -46,7 +47,7 @@ def publish(
 ) -> tuple[Report, list[str], Path]:
     """Write the report of these hosts; return its document, what to tell on a terminal, and its directory.
 
-    settings has directory, baseline, kept and history of gpulab.node.report, each None where it is unset. With record
+    settings has the options of gpulab.node.report, None where one is unset and has no default. With record
     the proof becomes part of the history. Raises Refusal V003 where something cannot be written, V004 where baseline is
     no report.
     """
@@ -55,13 +56,15 @@ def publish(
     report = document.build(hosts, f"{now:%Y-%m-%dT%H:%M:%SZ}", run.seconds() if run else None)
     before, directory = _earlier(settings["baseline"]), settings["directory"]
     kept_in = settings["history"] or (None if directory else REPORTS / "history")
-    report = document.with_history(report, lambda name: past.read(Path(kept_in), name) if kept_in else [])
+    memory = Memory(Path(kept_in) if kept_in else None, Settings.of(settings))
+    report = document.with_history(report, lambda name: past.read(Path(kept_in), name) if kept_in else [], memory)
     if before is not None:
         report["changes"] = since({host["name"]: line(report, host) for host in report["hosts"]}, before)
     place = files.place(directory, now)
     files.write(report, place)
     if kept_in and record:
         past.append(Path(kept_in), {host["name"]: line(report, host) for host in report["hosts"]})
+        memory.write()
     if not directory:
         files.tidy(settings["kept"])
     return report, [*terminal(report), f"report: {place / 'report.html'}"], place

@@ -71,8 +71,11 @@ def of(known: Known, lines: Sequence[Line]) -> HostNights:
     }
 
 
-def page(hosts: list[HostNights], created: str, days: int) -> str:
-    """Return the page of the nights of so many days until created, a time as a report has it."""
+def page(hosts: list[HostNights], created: str, days: int, shared: Sequence[str] = ()) -> str:
+    """Return the page of the nights of so many days until created, a time as a report has it.
+
+    shared is what gets worse on several hosts at once.
+    """
     of_all = [day for host in hosts for day in host["verdicts"]]
     first, last = (min(of_all), max(of_all)) if of_all else (0, 0)
     ordered = sorted(hosts, key=lambda host: (GRAVEST_FIRST.index(host["severity"]), -len(host["known"]["trends"])))
@@ -90,6 +93,7 @@ def page(hosts: list[HostNights], created: str, days: int) -> str:
         number=len(hosts),
         large=large,
         counts={severity: counts[severity] for severity in WORDS},
+        shared=shared,
         words=WORDS,
         created=created,
         days=days,

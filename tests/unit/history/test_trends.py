@@ -34,14 +34,6 @@ def gpu(**values):
     return lambda _line, its: its.update(values)
 
 
-def rate(value):
-    return lambda _line, its: its["rates"].update(memory_gbs=value)
-
-
-def node_rate(value):
-    return lambda one, _gpu: one["rates"].update(all_reduce_gbs=value)
-
-
 def check(severity):
     return lambda one, _gpu: one["checks"].update(nvlink=severity)
 
@@ -51,10 +43,6 @@ def without_first(one, _gpu):
 
 
 CASES = {
-    "slower": ([rate(3000), rate(3010), rate(2990), rate(2690)], 0),
-    "slower than this by too little": ([rate(3000), rate(3010), rate(2990), rate(2710)], None),
-    "slower than two earlier proofs only": ([rate(3000), rate(3000), rate(2000)], None),
-    "slower over the node": ([node_rate(400), node_rate(400), node_rate(400), node_rate(300)], "node"),
     "more_errors uncorrected": ([gpu(ecc_uncorrected=1), None, gpu(ecc_uncorrected=3)], 0),
     "more_errors none": ([gpu(ecc_uncorrected=3), None, gpu(ecc_uncorrected=3)], None),
     "more_errors rows": ([gpu(remapped_rows=0), gpu(remapped_rows=1)], 0),
