@@ -49,7 +49,10 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "reading": "one look at a node, and the program for it that stays there",
             "slurm_node": "the programs that slurmd runs",
         },
-        {"rebuild": "what a captured node gets back"},
+        {
+            "rebuild": "what a captured node gets back",
+            "watch": "jobs of Slurm that end badly: seen, and told",
+        },
     ),
     "plugin_utils": (
         {

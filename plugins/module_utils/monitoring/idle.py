@@ -12,26 +12,19 @@ import contextlib
 import os
 import pwd
 import re
-import stat
-import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring import telling
 
 STATE = Path("/run/gpulab/idle-gpus.json")
-TERMINALS = Path("/dev/pts")
-SENDMAIL = "/usr/sbin/sendmail"
 LEAST_BYTES = 2e9  # as in the alert GpuHeldIdle: a desktop holds less
 GAP = 300  # seconds without a reading after which nobody knows what the GPU did
 MINUTE = 60
 _SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_MAIL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class Holder(NamedTuple):
@@ -99,36 +92,6 @@ def message(names: list[str], host: str, after: int) -> str:
     )
 
 
-def terminals(uid: int, directory: Path = TERMINALS) -> Iterator[Path]:
-    """Yield the terminals of somebody who takes messages there (mesg y)."""
-    for path in sorted(directory.iterdir()):
-        with contextlib.suppress(OSError):  # it was closed just now
-            status = path.lstat()
-            if stat.S_ISCHR(status.st_mode) and status.st_uid == uid and status.st_mode & stat.S_IWGRP:
-                yield path
-
-
-def write(path: Path, text: str) -> None:
-    """Write to a terminal, and never wait for one that is stopped."""
-    data = f"\n\a{text}".replace("\n", "\r\n").encode()
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            os.write(descriptor, data)
-        finally:
-            os.close(descriptor)
-
-
-def send(comment: str, text: str, program: str = SENDMAIL) -> None:
-    """Mail to the address in the comment of an account, which role users puts there, where the node can mail."""
-    address = next((word for word in comment.split(",") if _MAIL.fullmatch(word)), None)
-    if address is None or not os.access(program, os.X_OK):
-        return
-    mail = f"To: {address}\nSubject: an idle GPU\n\n{text}"
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run([program, "-i", "--", address], input=mail.encode(), check=False, timeout=MINUTE)
-
-
 def main(arguments: list[str]) -> None:
     """Take the file of metrics, and the minutes after which holders are told, and told again."""
     metrics, after, again = Path(arguments[0]), int(arguments[1]), int(arguments[2])
@@ -139,9 +102,5 @@ def main(arguments: list[str]) -> None:
     records.write(STATE, state, 0o600)  # first: who cannot be told is not told twice
     for user in dict.fromkeys(holder.user for holder in due):
         names = [reading.idle[holder] for holder in due if holder.user == user]
-        text = message(names, os.uname().nodename, after)
         with contextlib.suppress(KeyError):
-            account = pwd.getpwnam(user)
-            for path in terminals(account.pw_uid):
-                write(path, text)
-            send(account.pw_gecos, text)
+            telling.tell(pwd.getpwnam(user).pw_uid, "an idle GPU", message(names, os.uname().nodename, after))

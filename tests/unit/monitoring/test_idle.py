@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.gpulab.node.plugins.module_utils.monitoring import idle
+from ansible_collections.gpulab.node.plugins.module_utils.monitoring import idle, telling
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 HELD = f"gpu.0.processes = {os.getpid()}:3000\ngpu.0.memory_used_mib = 3000"
@@ -73,7 +73,7 @@ def terminal():
 def test_the_program_tells_on_terminals_that_take_messages_once(collect, terminal, tmp_path, monkeypatch):
     ours, path = terminal
     monkeypatch.setattr(idle, "STATE", tmp_path / "idle.json")
-    monkeypatch.setattr(idle, "terminals", lambda _uid: [path])
+    monkeypatch.setattr(telling, "terminals", lambda _uid: [path])
     collect("a100-pcie-2", HELD)
     for _again in range(2):
         idle.main([str(tmp_path / "gpulab-gpu.prom"), "0", "240"])
@@ -93,10 +93,10 @@ def test_old_readings_tell_nobody_anything(collector, tmp_path):
 def test_only_own_terminals_that_take_messages_are_written_to(terminal):
     path = idle.Path(terminal[1])
     path.chmod(0o620)
-    assert path in list(idle.terminals(os.getuid()))
-    assert path not in list(idle.terminals(os.getuid() + 1))
+    assert path in list(telling.terminals(os.getuid()))
+    assert path not in list(telling.terminals(os.getuid() + 1))
     path.chmod(0o600)
-    assert path not in list(idle.terminals(os.getuid()))
+    assert path not in list(telling.terminals(os.getuid()))
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_mail_goes_to_the_address_of_the_account_alone(tmp_path, comment, sent):
     program, mail = tmp_path / "sendmail", tmp_path / "mail"
     program.write_text(f'#!/bin/sh\necho "$@" > {mail}; cat >> {mail}\n')
     program.chmod(0o755)
-    idle.send(comment, "text", str(program))
+    telling.send(comment, "an idle GPU", "text", str(program))
     assert mail.exists() == sent
     assert not sent or mail.read_text().startswith(
         "-i -- ada@lab.example\nTo: ada@lab.example\nSubject: an idle GPU\n\ntext"
     )
-    idle.send("ada@lab.example", "text", str(tmp_path / "none"))
+    telling.send("ada@lab.example", "an idle GPU", "text", str(tmp_path / "none"))
