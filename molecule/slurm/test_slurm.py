@@ -93,6 +93,22 @@ def test_accounting_knows_the_jobs(host, name):
         assert wait(seen)
 
 
+def test_the_watch_knows_why_a_job_failed(host, name):
+    """Debian 12's squeue has the same columns as Debian 13's."""
+    (head,) = testinfra.get_hosts(
+        [f"ansible://{CONTROLLER[name]}"], ansible_inventory=str(LAB / "inventory"), sudo=True
+    )
+    job = host.check_output("cd /tmp && sbatch --parsable --output=/dev/null --wrap 'exit 3'")
+
+    def found():
+        host.check_output("systemctl start gpulab-watch.service")
+        head.check_output("sleep 2; systemctl start gpulab-watch-judge.service")
+        state = json.loads(head.file("/var/lib/gpulab-watch/state.json").content_string)
+        return [(one["kind"], one["cause"], one["nodes"]) for one in state["found"] if one["job"] == int(job)]
+
+    assert wait(found) == [("program", "it ended with exit status 3", [name])]
+
+
 def test_the_page_of_the_month_knows_what_was_held_by_somebody_who_has_left(tmp_path):
     """Her association is deleted before the page is written; the other controller keeps no accounting, and says so."""
     (head,) = testinfra.get_hosts(["ansible://head"], ansible_inventory=str(LAB / "inventory"), sudo=True)
