@@ -14,6 +14,39 @@ cat >> {MAILS}
 XID = "kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 LOG = "/run/gpulab-simulation/kernel.log"
 
+# Two ranks that meet ten times a second, as in a collective operation, until the second one is told otherwise.
+RANKS = """
+import os, pathlib, socket, time
+rank = int(os.environ["SLURM_PROCID"])
+told = pathlib.Path("/tmp/told")
+if rank:
+    for _try in range(100):
+        try:
+            peer = socket.create_connection((os.environ["MEETS"], 29500))
+            break
+        except OSError:
+            time.sleep(0.1)
+else:
+    peer = socket.create_server(("", 29500)).accept()[0]
+while True:
+    peer.sendall(bytes(1 << 16))
+    got = 0
+    while got < 1 << 16:
+        more = len(peer.recv(1 << 16))
+        assert more
+        got += more
+    time.sleep(0.1)
+    what = told.read_text() if rank and told.exists() else ""
+    while what == "loop":
+        pass
+    end = time.monotonic() + 100
+    while what == "write" and time.monotonic() < end:
+        with open("/tmp/checkpoint", "wb") as stream:
+            stream.write(bytes(1 << 20))
+        time.sleep(1)
+        told.unlink(missing_ok=True)
+"""
+
 
 class Cluster:
     """The cluster, as Wei sees it, who submits jobs, and whoever runs it."""
@@ -49,6 +82,13 @@ class Cluster:
             lambda: not self.head.check_output("systemctl list-units --plain --no-legend 'gpulab-watch-reports@*'")
         )
         self.head.check_output("systemctl start gpulab-watch-judge.service")
+
+    def watch(self, job, seconds):
+        """Look for some time, as the timers do, but faster, until something is found on a job."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.found(job):
+            self.look()
+            time.sleep(10)
 
     def mails(self):
         """Return what was mailed since the last call."""
@@ -191,3 +231,65 @@ def test_a_node_that_slurm_loses_is_told_and_its_job_waits_again(cluster):
     finally:
         two.check_output("systemctl start slurmd.service")
         cluster.head.check_output(f"scancel {job}")
+
+
+@pytest.fixture
+def ranks(cluster):
+    """Return the number of a job with a rank on each node, which runs, and the PID of the second one."""
+    for node in cluster.nodes.values():
+        node.check_output(f"cat > /tmp/ranks.py <<'END'\n{RANKS}END\nrm -f /tmp/told")
+    job = cluster.submit("MEETS=$(hostname) srun python3 /tmp/ranks.py", "-N2")
+    second = "pgrep --full --oldest '^[^ ]*python3 /tmp/ranks.py$'"
+    cluster.wait(lambda: all(node.run(second).rc == 0 for node in cluster.nodes.values()))
+    yield job, cluster.nodes["two"].check_output(second)
+    cluster.nodes["two"].run("pkill --signal CONT --full /tmp/ranks.py")
+    cluster.head.check_output(f"scancel {job}")
+    cluster.wait(lambda: not cluster.head.check_output("squeue --noheader"))
+    cluster.look()  # it may have failed
+    cluster.mails()
+
+
+def test_a_job_that_goes_on_and_one_that_writes_for_long_are_no_hang(cluster, ranks):
+    job, _second = ranks
+    cluster.watch(job, 40)
+    cluster.nodes["two"].check_output("echo -n write > /tmp/told; chown wei /tmp/told")
+    cluster.watch(job, 110)
+    assert cluster.found(job) == []
+    assert cluster.mails() == []
+
+
+def test_a_stopped_rank_is_found_while_the_other_waits(cluster, ranks):
+    job, second = ranks
+    cluster.watch(job, 20)
+    cluster.nodes["two"].check_output(f"kill -STOP {second}")
+    cluster.watch(job, 200)
+    (found,) = cluster.found(job)
+    assert (found["seen"], found["cause"]) == ("hang", "rank 1 on two is stopped, and the others wait")
+    assert cluster.nodes["two"].check_output(f"ps -o state= -p {second}") == "T"  # nobody has let it go on
+    (mail,) = cluster.mails()
+    assert "Subject: a job that hangs\n" in mail
+    assert f"scancel {job}" in mail
+    assert cluster.state(job) == "RUNNING"
+
+
+def test_a_rank_that_died_is_found_while_the_other_waits(cluster, ranks):
+    """The others of a task that was killed go on, if srun is not asked otherwise."""
+    job, second = ranks
+    cluster.nodes["one"].check_output("kill -STOP $(pgrep --full --oldest '^[^ ]*python3 /tmp/ranks.py$')")
+    cluster.nodes["two"].check_output(f"kill -9 {second}")
+    cluster.watch(job, 200)
+    (found,) = cluster.found(job)
+    assert (found["seen"], found["cause"]) == ("hang", "rank 1 of 2 is gone, and the others wait")
+    cluster.nodes["one"].check_output("pkill --signal CONT --full /tmp/ranks.py")
+
+
+def test_a_rank_that_only_computes_is_suspected(cluster, ranks):
+    job, _second = ranks
+    cluster.nodes["two"].check_output("echo -n loop > /tmp/told")
+    cluster.watch(job, 200)
+    (found,) = cluster.found(job)
+    assert (found["seen"], found["cause"]) == (
+        "suspicion",
+        "rank 1 on two computes and sends nothing, and the others wait",
+    )
+    assert len(cluster.mails()) == 1

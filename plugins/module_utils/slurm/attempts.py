@@ -88,7 +88,10 @@ def _number(text: str) -> int:
 
 
 def _pair(text: str) -> tuple[int, int]:
-    code, _colon, signal = text.partition(":")
+    """Return exit status and signal; Slurm 22.05 gives what wait(2) does, later ones both with a colon."""
+    code, colon, signal = text.partition(":")
+    if not colon:
+        return _number(code) >> 8, _number(code) & 0x7F
     return _number(code), _number(signal)
 
 

@@ -30,6 +30,7 @@ STATE = Path("/var/lib/gpulab-watch/state.json")
 METRICS = Path("/var/lib/prometheus/node-exporter/gpulab-watch.prom")
 SECONDS = 20.0  # what Slurm has to answer in
 SHOWN = 5  # jobs of one person that one message names
+HANGS = "It goes on and holds its GPUs. Where it is lost, end it: scancel {job}. On its nodes: py-spy dump --pid PID."
 ADVICE = {
     judge.NODE: "The node is the cause, not your program: submit it again. Whoever runs the cluster has been told.",
     judge.PROGRAM: "The end of its output says where: read that first.",
@@ -46,12 +47,18 @@ def told(finding: Finding) -> str:
 
 def message(findings: list[Finding], host: str) -> str:
     """Return what one person is told of some jobs."""
-    lines = [f"{host}: {counted(len(findings), 'job')} of yours failed."]
+    lines = [f"{host}: {counted(len(findings), 'job')} of yours {'failed' if failed(findings) else 'failed or hangs'}."]
     for finding in findings[:SHOWN]:
-        lines += [told(finding), f"  {ADVICE[finding.kind]}"]
+        advice = ADVICE[finding.kind] if finding.seen == judge.CRASH else HANGS.format(job=finding.job)
+        lines += [told(finding), f"  {advice}"]
     if len(findings) > SHOWN:
         lines.append(f"and {len(findings) - SHOWN} more: squeue --me --states=all")
     return "\n".join([*lines, "gpulab has ended nothing and started nothing."]) + "\n"
+
+
+def failed(findings: Iterable[Finding]) -> bool:
+    """Tell whether none of these still runs."""
+    return all(one.seen == judge.CRASH for one in findings)
 
 
 def due(new: Iterable[Finding], before: Iterable[Finding]) -> dict[int, list[Finding]]:
@@ -99,8 +106,12 @@ def remembered(path: Path, now: float) -> WatchState:
         return WatchState(now)
 
 
-def main() -> None:
-    """Look at the jobs once. What cannot be written down is not told."""
+def main(arguments: list[str]) -> None:
+    """Look at the jobs once. What cannot be written down is not told.
+
+    arguments are two numbers of minutes: see slurm_watch_hang_minutes and slurm_watch_start_minutes.
+    """
+    silence, grace = (60.0 * max(int(minutes), 0) for minutes in arguments)
     answers = [job.result() for job in [Job(list(argv), SECONDS) for argv in (attempts.SHOW, control.SHOW_NODES)]]
     if not all(answer and answer[0] == 0 for answer in answers):
         msg = "Slurm does not answer"
@@ -109,12 +120,13 @@ def main() -> None:
     now = time.time()
     before = remembered(STATE, now)
     nodes = {node.name: node for node in control.nodes(shown)}
-    state, found = judge.look(before, attempts.parse(listed), nodes, reports.kept(), now)
+    state, found = judge.look(before, attempts.parse(listed), nodes, reports.kept(), now, silence, grace)
     records.write(STATE, asdict(state), 0o600)  # first: who is killed here tells nobody twice
     for finding in found:
         log(finding)
     for uid, findings in due(found, before.found).items():
-        telling.tell(uid, "a job that failed", message(findings, os.uname().nodename))
+        subject = "a job that failed" if failed(findings) else "a job that hangs"
+        telling.tell(uid, subject, message(findings, os.uname().nodename))
     if METRICS.parent.is_dir():
         with contextlib.suppress(OSError):
             collector.write(METRICS, measured(state, now))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a job of Slurm's ended badly, from what Slurm says and what its nodes have reported. No I/O happens here.
+"""Why a job of Slurm's ended badly or hangs, by what Slurm says and its nodes have reported. No I/O happens here.
 
 Nothing is ended, drained or requeued by this: people are told. A class is node, program, user or unknown. Where a node
 of the job has not reported, or could not read its kernel log, nobody knows whether it was the node: unknown.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.slurm.attempts import ON_NODES, Attempt
+from ansible_collections.gpulab.node.plugins.module_utils.watch import hangs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.slurm.control import NodeState
     from ansible_collections.gpulab.node.plugins.module_utils.watch.reports import Killed, Report, Trouble
 
+CRASH = "crash"
 CRASHED = ("FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
 NODE, PROGRAM, USER, UNKNOWN = "node", "program", "user", "unknown"
 BEFORE, AFTER = 120, 60  # seconds around the end of a job in which what happens on its nodes may be the cause
@@ -72,14 +74,19 @@ class WatchState:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def look(
+def look(  # noqa: PLR0913, PLR0917 - what it judges by
     state: WatchState,
     attempts: list[Attempt],
     nodes: Mapping[str, NodeState],
     reports: Mapping[str, Report],
     now: float,
+    silence: float = 600,
+    grace: float = 1800,
 ) -> tuple[WatchState, list[Finding]]:
-    """Return the new state, and what is new; nodes and reports are by name, times in seconds since 1970."""
+    """Return the new state, and what is new; nodes and reports are by name, times in seconds since 1970.
+
+    silence and grace, in seconds, are those of hangs.find.
+    """
     ended = [one for one in attempts if one.state in CRASHED and one.end >= state.since]
     ended += _requeued(state, attempts, nodes, now)
     found, done = [], {key: at for key, at in state.done.items() if now - at < REMEMBERED}
@@ -87,6 +94,14 @@ def look(
         if attempt.key not in done and not _waits(attempt, nodes, reports, now):
             done[attempt.key] = now
             found.append(judged(attempt, nodes, reports, now))
+    for attempt in attempts:
+        hang = hangs.find(attempt, reports, now, silence, grace)
+        if hang:
+            seen, cause, concerned, evidence = hang
+            name = f"{attempt.key} {cause}"
+            if name not in done:
+                found.append(_finding(attempt, seen, UNKNOWN, cause, concerned, evidence, now))
+            done[name] = now  # for as long as it lasts, it is no news
     counts = dict(state.counts)
     for one in found:
         name = f"{one.seen} {one.kind}"
@@ -148,19 +163,14 @@ def judged(attempt: Attempt, nodes: Mapping[str, NodeState], reports: Mapping[st
         for name, report in there.items()
         if abs(_skew(report)) > CLOCK
     ]
-    return Finding(
-        attempt.key,
-        attempt.job,
-        attempt.array,
-        attempt.uid,
-        "crash",
-        kind,
-        cause,
-        concerned,
-        evidence,
-        now,
-        attempt.batch,
-    )
+    return _finding(attempt, CRASH, kind, cause, concerned, evidence, now)
+
+
+def _finding(  # noqa: PLR0913, PLR0917 - what is found
+    attempt: Attempt, seen: str, kind: str, cause: str, nodes: list[str], evidence: list[str], now: float
+) -> Finding:
+    of = attempt
+    return Finding(of.key, of.job, of.array, of.uid, seen, kind, cause, nodes, evidence, now, of.batch)
 
 
 def _skew(report: Report) -> float:

@@ -16,17 +16,20 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.module_utils.driver.errors import judged
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernel_log
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring.metrics import seconds_of
 from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import judge as gpus
 from ansible_collections.gpulab.node.plugins.module_utils.slurm_node import programs
+from ansible_collections.gpulab.node.plugins.module_utils.watch import looks
+from ansible_collections.gpulab.node.plugins.module_utils.watch.looks import Memory, RankLook
 
 DIRECTORY = Path("/run/gpulab-watch")
 PORT = 6821  # Slurm's own are 6817 to 6820
@@ -38,7 +41,7 @@ MOST = 50  # of each kind; the last ones count
 _LOG = ["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet", f"--since=-{WINDOW}s"]
 # mm/oom_kill.c, dump_oom_summary. The name of the program is its user's choice, and comes last.
 _KILLED = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<groups>[^ ]*?)task=.*,pid=\d+,uid=\d+")
-_OF_JOB = re.compile(r"task_memcg=[^,]*/job_(\d{1,10})(?:/|,)")
+_OF_JOB = re.compile(rf"task_memcg={looks.SLURMS_GROUP}(?:/|,)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -65,7 +68,8 @@ class Killed:
 class Report:
     """What a node says: sent by its own clock, received by the controller's.
 
-    readable tells whether it could read its kernel log; unfit has what makes its GPUs unfit for a job, a sentence each.
+    readable tells whether it could read its kernel log; unfit has what makes its GPUs unfit for a job, a sentence each;
+    ranks is None where they could not be looked at.
     """
 
     node: str
@@ -75,6 +79,7 @@ class Report:
     killed: list[Killed]
     unfit: list[str]
     received: float = 0.0
+    ranks: list[RankLook] | None = field(default=None, metadata=records.LATER)
 
 
 def from_log(log: str, now: float) -> tuple[list[Trouble], list[Killed]]:
@@ -101,7 +106,22 @@ def read(node: Node, name: str, expected: int) -> Report:
     logs = [job.output() for job in jobs]
     now = time.time()
     troubles, killed = from_log(next(filter(None, logs), ""), now)
-    return Report(name, now, any(log is not None for log in logs), troubles, killed, found)
+    return Report(name, now, any(log is not None for log in logs), troubles, killed, found, ranks=_looked(node, now))
+
+
+def _looked(node: Node, now: float) -> list[RankLook] | None:
+    """Look at the ranks of jobs, and remember it for the next look; None where that took too long."""
+    path = DIRECTORY / "looks" / "memory.json"
+    try:
+        memory = records.read(path, dict[str, Memory], {})
+    except Refusal:
+        memory = {}
+    seen = looks.look(node, memory, now)
+    if seen is None:
+        return None
+    kept, found = seen
+    records.write(path, {name: asdict(one) for name, one in kept.items()}, 0o600)
+    return found
 
 
 def send(report: Report, address: str) -> None:

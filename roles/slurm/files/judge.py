@@ -1,5 +1,7 @@
-"""Look at the jobs, and tell of those that failed: the program of gpulab-watch-judge.service."""
+"""Tell of jobs that failed or hang, with the minutes named: the program of gpulab-watch-judge.service."""
+
+import sys
 
 from ansible_collections.gpulab.node.plugins.module_utils.watch import controller
 
-controller.main()
+controller.main(sys.argv[1:])

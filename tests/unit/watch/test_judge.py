@@ -163,6 +163,8 @@ def test_squeue_is_read():
     )  # fmt: skip
     (waits,) = attempts.parse(line(State="PENDING", StartTime="N/A", EndTime="N/A", NodeList="", ArrayJobID="N/A"))
     assert (waits.start, waits.nodes, waits.array) == (0.0, [], 11)
+    (old,) = attempts.parse(line(exit_code="768", DerivedEC="9"))  # 22.05
+    assert (old.code, old.signal, old.worst) == (3, 0, 9)
     assert attempts.parse("slurm_load_jobs error: Unable to contact slurm controller\n\n") == []
 
 

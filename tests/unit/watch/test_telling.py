@@ -62,7 +62,7 @@ def look(monkeypatch, tmp_path):
 
     def looked():
         told.clear()
-        controller.main()
+        controller.main(["10", "30"])
         return list(told)
 
     looked.answers = answers
