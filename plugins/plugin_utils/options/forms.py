@@ -83,6 +83,7 @@ BRANCH = Form(r"\d{3}", None)
 SHA256 = Form(r"[0-9a-fA-F]{64}", "a SHA-256, 64 hexadecimal digits")
 FINGERPRINT = Form(r"[0-9A-Fa-f]( *[0-9A-Fa-f]){39,63}", "a whole fingerprint, 40 or 64 hexadecimal digits")
 SIZE = Form(r"-1|\d+(\.\d+)? ?([kKmMgGtT]i?)?[bB]?", "a size such as 64m or 8g")
+DAY = Form(r"\d{4}-\d\d-\d\d", "a day, as YYYY-MM-DD")
 ROOM = Form(r"[1-9]\d{0,5}[KMGT]", "a size such as 50G")
 SECRET = Form(LINE.pattern, LINE.words, LINE.most, secret=True)
 MAIL = Form(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*", "an address of mail")
@@ -160,6 +161,10 @@ BUNDLE = Form(
 )
 
 OPTIONS: dict[str, Form] = {
+    "advisories_accepted.because": LINE,
+    "advisories_accepted.by": LINE,
+    "advisories_accepted.cve": Form(r"CVE-\d{4}-\d{4,}", "a number such as CVE-2025-23266"),
+    "advisories_accepted.until": DAY,
     "base_apt_components": Form(
         r"(?!.*(//|\.\.))[A-Za-z0-9]([A-Za-z0-9_.+/-]*[A-Za-z0-9])?", "a component's name, such as contrib"
     ),
@@ -452,7 +457,7 @@ OPTIONS: dict[str, Form] = {
     "users_people.mail": MAIL,
     "users_people.name": PERSON,
     "users_people.quota": ROOM,
-    "users_people.until": Form(r"\d{4}-\d\d-\d\d", "a day, as YYYY-MM-DD"),
+    "users_people.until": DAY,
     "users_quota.space": ROOM,
     "verify_baseline": HERE,
     "verify_own_checks": HERE,

@@ -27,5 +27,9 @@ CODES = {
         "the lab's own checks in {path} cannot be made: {problems}",
         "Mend the files as docs/own-checks.md says. No node was asked.",
     ),
+    "V006": (
+        "advisories_accepted cannot be used: {problems}",
+        "Correct each of them, as docs/advisories.md says. No node was asked.",
+    ),
 }
 refuse = partial(build, CODES)
