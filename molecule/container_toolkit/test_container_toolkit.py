@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from scenario import CONVERGE, EPHEMERAL, playbook, task
+from scenario import CONVERGE, EPHEMERAL, PROJECT, playbook, task
 
 DRIVER = "580.178.04"
 DAEMON_JSON = "/etc/docker/daemon.json"
@@ -625,3 +625,17 @@ def test_docker_reaches_registries_by_the_nodes_proxies(host):
         assert "a Docker before 23" in output
     assert "127.0.0.1:3128" not in host.run("docker pull registry.test/image").stderr
     assert "changed=0" in converge(host)[1]
+
+
+def test_the_known_holes_of_packages_and_wheels_are_named(host):
+    environment = "/opt/venvs/old"
+    host.check_output("mkdir -p %s/lib/python3/site-packages/tensorrt_cu12-10.16.0.7.dist-info", environment)
+    run = playbook("playbooks/advisories.yml", f"--limit={host.backend.host}")
+    assert run.status == 0, run.output
+    assert f"tensorrt-cu12 10.16.0.7 ({environment}) is affected: " in run.output
+    assert "CVE-2026-24188 (8.2)" in run.output
+    assert "changed=0" in run.output
+    written = json.loads((PROJECT / f"reports/advisories/{host.backend.host}.json").read_text())
+    installed = {one["package"]: one["version"] for one in written["installed"]}
+    assert installed["nvidia-container-toolkit"] == host.package("nvidia-container-toolkit").version
+    host.check_output("rm -r %s", environment)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
 WITHOUT_SCENARIO = {
+    "advisories",  # that of container_toolkit runs its playbook
     "bundle",
     "diagnose",
     "fence",
