@@ -171,7 +171,9 @@ def test_every_role_begins_by_holding_the_node(role):
     """
     begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml"))
     depends = "gpulab.node.plan" in load(role / "meta/main.yml").get("dependencies", ())
-    assert begins or depends or role.name in {"bundle", "capture", "diagnose", "rollout", "usage", "verify"}
+    assert (
+        begins or depends or role.name in {"advisories", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
+    )
 
 
 RELOADS = re.compile(r"\bdaemon[_-]reload\b")

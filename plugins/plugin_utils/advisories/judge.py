@@ -28,7 +28,7 @@ REMEDIES = {
     "cuda": f"ask for a fixed release (cuda_toolkits), and run {SITE} --tags cuda",
     "container_toolkit": f"upgrade its packages, and run {SITE} --tags container_toolkit",
     "monitoring": f"upgrade its packages, and run {SITE} --tags monitoring",
-    "environment": "ask for a fixed release in the environment, and build it anew",
+    "environment": "ask for a fixed release in the environment, and run the role again",
 }
 
 
