@@ -32,7 +32,7 @@ SECONDS = 20.0  # what Slurm has to answer in
 SHOWN = 5  # jobs of one person that one message names
 HANGS = "It goes on and holds its GPUs. Where it is lost, end it: scancel {job}. On its nodes: py-spy dump --pid PID."
 ADVICE = {
-    judge.NODE: "The node is the cause, not your program: submit it again. Whoever runs the cluster has been told.",
+    judge.NODE: "The node is the cause, not your program. Where it does not wait again (squeue --me), submit it again.",
     judge.PROGRAM: "The end of its output says where: read that first.",
     judge.USER: "The script of the job, or who ended it, is the cause.",
     judge.UNKNOWN: "Nobody knows whether it was the program or a node: read the end of its output.",
@@ -62,17 +62,19 @@ def failed(findings: Iterable[Finding]) -> bool:
 
 
 def due(new: Iterable[Finding], before: Iterable[Finding]) -> dict[int, list[Finding]]:
-    """Return who is told of what: each cause once a job, or once for all jobs of an array.
+    """Return who is told of what: each cause once a job, or once for all jobs of an array, and again after a day.
 
-    Who started a program without a script has seen at the terminal how it ended, where it is no node's fault.
+    A job may have the number of one of other days: Slurm begins at 1 again when it has lost its state. Who
+    started a program without a script has seen at the terminal how it ended, where it is no node's fault.
     """
-    known = {(one.uid, one.array, one.cause) for one in before}
     found: dict[int, list[Finding]] = {}
+    told_at = {(one.uid, one.array, one.cause): one.time for one in before}
     for one in new:
         about = (one.uid, one.array, one.cause)
-        if about not in known and (one.batch or one.kind in (judge.NODE, judge.UNKNOWN)):
+        known = one.time - told_at.get(about, 0) < judge.REMEMBERED
+        if not known and (one.batch or one.kind in (judge.NODE, judge.UNKNOWN)):
             found.setdefault(one.uid, []).append(one)
-        known.add(about)
+        told_at[about] = one.time
     return found
 
 

@@ -17,7 +17,7 @@ from .test_judge import line
 def finding(job=7, **values):
     usual = {
         "key": f"{job}.0.1", "job": job, "array": job, "uid": 2000, "seen": "crash", "kind": "program", "cause": "why",
-        "nodes": ["one"], "evidence": [], "time": 1.0, "batch": True,
+        "nodes": ["one"], "evidence": [], "time": 1e9, "batch": True,
     }  # fmt: skip
     return Finding(**{**usual, **values})
 
@@ -31,6 +31,12 @@ def test_a_cause_is_told_once_for_all_jobs_of_an_array():
     assert due(array) == {2000: [10]}
     assert due(array, [finding(9, array=10)]) == {}
     assert due([finding(12, array=10, cause="another")], array) == {2000: [12]}
+
+
+def test_a_job_of_another_day_that_has_the_same_number_is_told():
+    """Slurm begins at 1 again when it has lost its state."""
+    assert due([finding(time=1e9 + 80000)], [finding()]) == {}
+    assert due([finding(time=1e9 + 90000)], [finding()]) == {2000: [7]}
 
 
 def test_who_saw_it_at_the_terminal_is_told_of_what_the_terminal_does_not_say():
