@@ -45,7 +45,7 @@ class ActionModule(HostsAction):
                 if hosts[-1]["last"]:
                     fell += falls.falls(name, state, hosts[-1]["last"], memory.promised(state), series)
                 recent = lines[len(lines) - hosts[-1]["proofs"] :]
-                pictured.append(nights.of(hosts[-1], recent))
+                pictured.append(nights.of(hosts[-1], recent, state))
                 texts += map(for_people, told(hosts[-1], recent))
         except Refusal as refusal:
             return {"failed": True, "msg": str(refusal)}

@@ -37,6 +37,7 @@ class Line(TypedDict):
     verdict: str | None
     simulated: str | None
     level: str | None
+    boot: str | None
     kernel: str | None
     driver: str | None
     seconds: float | None
@@ -57,6 +58,7 @@ def line(document: Dated, host: Proven) -> Line:
         "verdict": host.get("verdict"),
         "simulated": host.get("simulated"),
         "level": host.get("level"),
+        "boot": host.get("boot"),
         "kernel": host.get("kernel"),
         "driver": host.get("driver"),
         "seconds": host.get("seconds"),

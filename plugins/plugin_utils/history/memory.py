@@ -61,7 +61,11 @@ class Memory:
             state = new()
             if self._directory and not whole:
                 earlier = files.read(self._directory, host, files.MOST_BYTES * 2)
-        for line in [one for one in earlier if one["created"] > state["last"]]:
+        times = [line["created"] for line in earlier]
+        known = len(times) - times[::-1].index(state["last"]) if state["last"] in times else 0
+        if not known and state["last"]:  # none of these is the latest that is remembered: they may all be older
+            earlier = [line for line in earlier if line["created"] > state["last"]]
+        for line in earlier[known:]:
             state["fleet"] = state["fleet"] or _series([line]) * max(self._hosts, 1)
             follow(state, line, self.promised(state), Siblings(group(line["gpus"])))
         return state

@@ -57,6 +57,7 @@ class Proven(TypedDict):
     seconds: float | None
     roles: dict[str, float] | None
     simulated: str | None
+    boot: str | None
     kernel: str | None
     driver: str | None
     rates: Rates

@@ -15,6 +15,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.promise import SLACK
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.siblings import measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,18 +97,19 @@ def follow(state: State, line: Line, promised: Promise, siblings: Siblings) -> N
     if line["state"] != "verified" or line["simulated"]:
         return
     for gpu in line["gpus"]:
-        if gpu["uuid"] and gpu["rates"]:
+        rates = measured(gpu["rates"])
+        if gpu["uuid"] and rates:
             followed = _followed(state, gpu["uuid"], _event(line, [gpu]), line["created"])
-            learning = _values(followed, gpu["rates"], line["created"], promised)
+            learning = _values(followed, rates, line["created"], promised)
             if learning:
                 for name in ("pcie", "remapped_rows"):
                     followed[name] = gpu[name]
                 followed["celsius"] = gpu["temperature_celsius"]
-            for name, value in gpu["rates"].items():
+            for name, value in rates.items():
                 siblings.compare(followed["rates"][name], gpu, name, value)
-    if line["rates"]:
+    if rates := measured(line["rates"]):
         followed = _followed(state, NODE, _event(line, line["gpus"]), line["created"])
-        _values(followed, line["rates"], line["created"], promised)
+        _values(followed, rates, line["created"], promised)
     series = state["series"]
     if len(series) > MOST_GPUS:
         for uuid in sorted(series, key=lambda uuid: series[uuid]["seen"])[: len(series) - MOST_GPUS]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import ReportedGpu
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.model import Rates, ReportedGpu
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.series import Series
 
 # How many scales below the median a rate stands out, what the scale is at least, and how far below it is told.
@@ -23,6 +23,7 @@ SCALES = 3.5
 LEAST_SCALE = 0.005
 LEAST_EFFECT = 0.05
 MAD = 1.4826
+MOST = 1e9
 # So many of a node's GPUs are a measure without those of other nodes; of fewer than this in all, no median is.
 ENOUGH_ON_NODE = 5
 ENOUGH = 3
@@ -31,11 +32,18 @@ PAIR = 2
 Group = dict[tuple["str | None", str], list[float]]
 
 
+def measured(rates: Rates | None) -> Rates:
+    """Return rates without what is none: a node may say anything, and one value is not to spoil all others."""
+    return {
+        name: value for name, value in (rates or {}).items() if isinstance(value, (int, float)) and 0 < value < MOST
+    }
+
+
 def group(gpus: Iterable[ReportedGpu]) -> Group:
     """Return the values of each rate of each board."""
     found: Group = {}
     for gpu in gpus:
-        for name, value in (gpu["rates"] or {}).items():
+        for name, value in measured(gpu["rates"]).items():
             found.setdefault((gpu["device"], name), []).append(value)
     return found
 

@@ -10,6 +10,7 @@ have rules of their own (see series.py, siblings.py, falls.py).
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -37,6 +38,7 @@ NEVER_RISES: dict[Counter, str] = {
 }
 MAY_RISE: dict[Counter, str] = {"ecc_corrected": "corrected memory errors", "replays": "PCIe replays"}
 STEPS = 3
+ANEW_AT_BOOT = ("replays",)
 
 
 def trends(lines: Lines) -> list[Trend]:
@@ -53,9 +55,24 @@ def more_errors(lines: Lines) -> Found:
             if known and known[-1] > known[0]:
                 yield _found(gpu, f"{known[-1] - known[0]} more {what} in {len(known)} proofs", "reset_gpu")
         for name, what in MAY_RISE.items():
-            known = _known(records, name)[-STEPS - 1 :]
+            counted = _counted(lines, gpu["uuid"], name)[-STEPS - 1 :]
+            known = [value for _when, value in counted]
             if len(known) > STEPS and all(one < other for one, other in zip(known, known[1:])):
-                yield _found(gpu, f"{what} rise in each proof: {', '.join(map(str, known))}", "check_seating")
+                hours = (counted[-1][0] - counted[0][0]).total_seconds() / 3600
+                often = f", {(known[-1] - known[0]) / hours:.2g} an hour" if hours > 0 else ""
+                yield _found(gpu, f"{what} rise in each proof: {', '.join(map(str, known))}{often}", "check_seating")
+
+
+def _counted(lines: Lines, uuid: str | None, name: Counter) -> list[tuple[datetime, int]]:
+    """Return a counter of a GPU with its times, since the boot where it begins with one; others go on for life."""
+    boot = lines[-1].get("boot")
+    since = [line for line in lines if name not in ANEW_AT_BOOT or not boot or line.get("boot", boot) == boot]
+    return [
+        (datetime.fromisoformat(line["created"].replace("Z", "+00:00")), value)
+        for line in since
+        for gpu in line["gpus"]
+        if gpu["uuid"] == uuid and (value := gpu[name]) is not None
+    ]
 
 
 def _known(records: Sequence[ReportedGpu], name: Counter) -> list[int]:

@@ -129,6 +129,7 @@ def _host(name: str, host: GatheredHost, compared: list[Result]) -> ReportedHost
         "simulated": facts.get("simulated") or None,
         **host_types.shown(host["plan"], host["groups"]),
         "system": facts.get("system.name"),
+        "boot": facts.get("system.boot_id", "")[:8] or None,
         "kernel": facts.get("system.kernel"),
         "driver": facts.get("nvml.driver_version") or facts.get("driver.library"),
         "cuda": [str(toolkit.get("version") or toolkit["prefix"]) for toolkit in facts.get("cuda.toolkits", [])],

@@ -14,9 +14,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import GRAVEST_FIRST, LARGE, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import Line
+    from ansible_collections.gpulab.node.plugins.plugin_utils.history.series import State
     from ansible_collections.gpulab.node.plugins.plugin_utils.history.told import Known
 
     Figured = Callable[[Line], float | None]
@@ -29,12 +30,17 @@ BARS = {"ok": 5, "warn": 12, "fail": HIGH}  # a state is told by a bar's height,
 
 
 class Figure(NamedTuple):
-    """A figure of a host by the day, and its unit; a picture's foot and top are at least so far apart."""
+    """A figure of a host by the day, and its unit; a picture's foot and top are at least so far apart.
+
+    usual is marked by a line across, the days of findings by a bar each.
+    """
 
     title: str
     unit: str
     least: float
     values: Values
+    usual: float | None = None
+    found: frozenset[int] = frozenset()
 
 
 class HostNights(TypedDict):
@@ -55,8 +61,9 @@ class Picture(TypedDict):
     last: str
 
 
-def of(known: Known, lines: Sequence[Line]) -> HostNights:
-    """Return what the page says of a host, by the last line of each day."""
+def of(known: Known, lines: Sequence[Line], state: State | None = None) -> HostNights:
+    """Return what the page says of a host, by the last line of each day; state is what is remembered of its rates."""
+    usual, found = _baselines(state) if state else ({}, frozenset[int]())
     days = {date.fromisoformat(line["created"][:10]).toordinal(): line for line in lines}
     verdict = known["last"]["verdict"] if known["last"] else None
     return {
@@ -65,7 +72,7 @@ def of(known: Known, lines: Sequence[Line]) -> HostNights:
         "verdicts": {day: _severity(line["verdict"]) for day, line in days.items()},
         "figures": [
             Figure("hottest GPU", " °C", 20, _by_day(days, _hottest)),
-            Figure("slowest rate", " % of median", 15, _slowest(days)),
+            Figure("slowest rate", " % of usual", 15, _slowest(days, usual), 100, found),
             Figure("memory errors", "", 2, _by_day(days, _errors)),
         ],
     }
@@ -125,8 +132,22 @@ def _errors(line: Line) -> float | None:
     return sum(known) if known else None
 
 
-def _slowest(days: dict[int, Line]) -> Values:
-    """Return of each day the rate of a GPU that falls furthest short of its own median, in per cent of it."""
+def _baselines(state: State) -> tuple[dict[tuple[str | None, str], float], frozenset[int]]:
+    """Return the usual rates of each GPU that has learnt them, and since which days falls are told."""
+    series = [
+        ((uuid, name), one) for uuid, followed in state["series"].items() for name, one in followed["rates"].items()
+    ]
+    return (
+        {rate: one["usual"] for rate, one in series if one["usual"]},
+        frozenset(date.fromisoformat(one["found"][:10]).toordinal() for _rate, one in series if one["found"]),
+    )
+
+
+def _slowest(days: dict[int, Line], learnt: Mapping[tuple[str | None, str], float]) -> Values:
+    """Return of each day the rate of a GPU that falls furthest short of its usual one, in per cent of it.
+
+    That is its baseline; while that is learnt, its median.
+    """
     rates = {
         day: {(gpu["uuid"], name): value for gpu in line["gpus"] for name, value in (gpu["rates"] or {}).items()}
         for day, line in days.items()
@@ -135,7 +156,7 @@ def _slowest(days: dict[int, Line]) -> Values:
     for of_day in rates.values():
         for rate, value in of_day.items():
             of_rate.setdefault(rate, []).append(value)
-    usual = {rate: median(values) for rate, values in of_rate.items()}
+    usual = {rate: learnt.get(rate) or median(values) for rate, values in of_rate.items()}
     shares = {
         day: [100 * value / usual[rate] for rate, value in known.items() if usual[rate]] for day, known in rates.items()
     }
@@ -165,10 +186,17 @@ def _line(figure: Figure, first: int) -> Picture:
         return {"title": figure.title, "paths": {}, "words": f"{figure.title}: not known", "last": "-"}
     low, top = min(values.values()), max(values.values())
     words = f"{figure.title}: {low:.0f} to {top:.0f}{unit}"
-    path = "".join(_steps(values, first, low, (HIGH - 2) / max(top - low, figure.least)))
+    foot, height = (low, top) if figure.usual is None else (min(low, figure.usual), max(top, figure.usual))
+    scale = (HIGH - 2) / max(height - foot, figure.least)
+    paths = {"info": "".join(_steps(values, first, foot, scale))}
+    if figure.usual is not None and len(values) > 1:
+        across = max(values) - min(values)
+        paths["unknown"] = f"M{min(values) - first} {HIGH - 1 - round((figure.usual - foot) * scale)}h{across}"
+    if found := "".join(f"M{day - first} {HIGH}v-{HIGH}" for day in sorted(figure.found) if day >= first):
+        paths["warn"], words = found, f"{words}; a fall is told"
     return {
         "title": figure.title,
-        "paths": {"info": path},
+        "paths": paths,
         "words": words,
         "last": f"{[*values.values()][-1]:.0f}{unit}",
     }

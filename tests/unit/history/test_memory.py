@@ -62,6 +62,13 @@ def test_a_proof_whose_memory_was_not_written_is_caught_up(tmp_path):
     assert learnt(prove(tmp_path, 2)["a"]) == 3
 
 
+def test_a_proof_from_a_time_to_come_is_learnt_once(tmp_path):
+    prove(tmp_path, 900)
+    for night in range(1, 4):
+        last = prove(tmp_path, night)["a"]
+    assert learnt(last) == 4
+
+
 def test_what_is_not_recorded_is_not_remembered(tmp_path):
     prove(tmp_path, 0)
     before = (tmp_path / "a.json").read_bytes()
@@ -75,6 +82,13 @@ def test_the_promise_counts_the_hosts_that_are_not_in_this_run(tmp_path):
     one = prove(tmp_path, 1, hosts=["n7"])["n7"]
     assert one["fleet"] == 50 * len(RATES)
     assert Memory(tmp_path, Settings()).promised(one) == promise(150, 20, 3, 1)
+
+
+def test_a_quick_proof_makes_the_fleet_no_smaller(tmp_path):
+    prove(tmp_path, 0)
+    memory = Memory(tmp_path, Settings())
+    last = line(1, "a", [{}, {}, {}])
+    assert memory.proven([last]).follow("a", last, [])["fleet"] == len(RATES)
 
 
 def test_settings_by_which_nothing_could_be_judged_are_not_taken():

@@ -38,6 +38,10 @@ def check(severity):
     return lambda one, _gpu: one["checks"].update(nvlink=severity)
 
 
+def boot(replays, its):
+    return lambda one, gpu: (gpu.update(replays=replays), one.update(boot=its))
+
+
 def without_first(one, _gpu):
     one["gpus"].pop(0)
 
@@ -48,6 +52,8 @@ CASES = {
     "more_errors rows": ([gpu(remapped_rows=0), gpu(remapped_rows=1)], 0),
     "more_errors each time": ([gpu(replays=n) for n in (1, 5, 9, 12)], 0),
     "more_errors not each time": ([gpu(replays=n) for n in (1, 5, 5, 12)], None),
+    "more_errors in one boot": ([boot(n, "x") for n in (1, 5, 9, 12)], 0),
+    "more_errors not over a boot": ([boot(1, "x"), *(boot(n, "y") for n in (2, 5, 9))], None),
     "more_errors too few": ([gpu(replays=n) for n in (1, 5, 12)], None),
     "xid_again": ([gpu(xids={"79": 1}), gpu(xids={}), gpu(xids={"79": 1})], 0),
     "xid_again the same one": ([gpu(xids={"79": 1}), gpu(xids={"79": 1})], None),
@@ -76,6 +82,15 @@ def test_every_rule_has_a_case_and_every_remedy_is_known():
     }
     remedies = {one["remediation"] for changes, _at in CASES.values() for one in trends(history(*changes))}
     assert remedies <= REMEDIES.keys()
+
+
+def test_a_rise_is_told_by_the_hour():
+    lines = history(*[gpu(ecc_corrected=n) for n in (1, 5, 9, 13)])
+    for day, one in enumerate(lines):
+        one["created"] = f"2026-11-0{day + 1}T03:00:00Z"
+    assert [one["summary"] for one in trends(lines)] == [
+        "corrected memory errors rise in each proof: 1, 5, 9, 13, 0.17 an hour"
+    ]
 
 
 def test_a_proof_that_did_not_happen_says_nothing():

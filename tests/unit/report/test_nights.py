@@ -6,6 +6,8 @@ from datetime import datetime, timezone
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import told
 from ansible_collections.gpulab.node.plugins.plugin_utils.history.lines import line
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.memory import Memory, Settings
+from ansible_collections.gpulab.node.plugins.plugin_utils.history.series import new
 from ansible_collections.gpulab.node.plugins.plugin_utils.report import document, nights
 
 from unit.checks import nodes
@@ -79,3 +81,23 @@ def test_what_a_node_says_stays_text():
     text = nights.page([of(night(1), night(2, runs.hostile(), runs.HOSTILE), name=runs.HOSTILE)], runs.CREATED, 90)
     assert text.count("<script>") == 1
     assert "\x1b" not in text
+
+
+def test_the_baseline_and_a_fall_are_marked():
+    lines = [night(1 + at) for at in range(30)]
+    memory = Memory(None, Settings())
+    for number, of_day in enumerate(lines):
+        of_day["gpus"] = [{**gpu, "rates": {"memory_gbs": 100.0 if number < 20 else 90.0}} for gpu in of_day["gpus"]]
+    state = memory.before("a", lines)
+    host = nights.of(told.of("a", lines, NOW, 90), lines, state)
+    text = nights.page([host], "2026-11-21T02:00:00Z", 90)
+    assert 'class="unknown" d="M0 7h29"' in text  # the level of 100 %, above the 90 % that are at the foot
+    assert re.search(r'class="warn" d="M2[1-4] 20v-20"', text)
+    assert "slowest rate: 90 to 100 % of usual; a fall is told" in text
+    calm = nights.page([nights.of(told.of("a", lines[:20], NOW, 90), lines[:20], new())], "2026-11-21T02:00:00Z", 90)
+    assert "v-20" not in calm
+
+
+def test_what_falls_on_many_hosts_stands_above_the_table_once():
+    text = nights.page([of(night(1))], "2026-11-21T02:00:00Z", 90, ["worse: a, b <slow>"])
+    assert text.count("worse: a, b &lt;slow&gt;") == 1
