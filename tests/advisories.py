@@ -264,11 +264,15 @@ def main(repository: str) -> int:
                 records.append(record)
         except UnknownError as error:
             unknown.append(f"{name}: {error}")
+    made = CATALOG / "advisories.yml"
+    held = yaml.safe_load(made.read_text(encoding="utf-8"))["as_of"] if made.exists() else ""
+    if date < held:
+        unknown.append(f"a repository of {date}: those of {held} are here")
     for line in unknown:
         print(f"unknown: {line}")
     if unknown:
         return 1
-    (CATALOG / "advisories.yml").write_text(text(records, commit, date, len(names)), encoding="utf-8")
+    made.write_text(text(records, commit, date, len(names)), encoding="utf-8")
     cves = {cve for record in records for cves in record["affects"].values() for cve in cves}
     print(f"{len(records)} of {len(names)} bulletins, {len(cves)} CVEs")
     return 0

@@ -1,6 +1,10 @@
 """The program that makes catalog/advisories.yml reads NVIDIA's sentences, and stops at what it does not know."""
 
 import copy
+import hashlib
+import json
+import os
+import subprocess
 
 import advisories
 import pytest
@@ -171,6 +175,13 @@ def test_a_span_includes_its_end_unless_that_is_fixed(fixed, kind):
     assert ranges(document) == [("dcgm_exporter", None, kind, "4.8.2", fixed, None)]
 
 
+def test_a_driver_is_fixed_by_a_release_of_its_own_branch_alone():
+    document = csaf(
+        ("Linux(R550)", "Tesla", "All driver versions prior to 550.144.03", "570.86.16"), about="GPU Display Driver"
+    )
+    assert ranges(document) == [("driver", "550", "before", "550.144.03", None, None)]
+
+
 def test_a_number_that_is_counted_otherwise_is_a_condition():
     document = csaf(
         ("Linux x86_64", "nvJPEG", "All versions prior to nvJPEG 25.03", "nvJPEG 25.03"), about="CUDA Toolkit"
@@ -235,6 +246,57 @@ def test_the_text_is_the_record():
         }
     ]
     assert written["as_of"] == "2026-07-03"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Return a function that makes the catalog from a repository with one bulletin; it returns the status."""
+    catalog = tmp_path / "catalog"
+    catalog.mkdir()
+    (catalog / "advisory_packages.yml").write_text(yaml.safe_dump(PACKAGES))
+    monkeypatch.setattr(advisories, "CATALOG", catalog)
+
+    def made(document, day="2026-07-03", digest=None):
+        repository = tmp_path / day
+        folder = repository / "2026/5999"
+        folder.mkdir(parents=True)
+        content = json.dumps(document).encode()
+        (folder / "5999.json").write_bytes(content)
+        (folder / "5999.json.sha256").write_text(digest or hashlib.sha256(content).hexdigest())
+        date = f"{day}T12:00:00Z"
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        for argv in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "One")):
+            when = {**os.environ, "GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
+            subprocess.run(["git", "-C", repository, *argv], check=True, env=when)
+        return advisories.main(str(repository / ".git"))
+
+    made.file = catalog / "advisories.yml"
+    return made
+
+
+def test_the_catalog_is_made_of_the_commit(make):
+    assert make(csaf(TOOLKIT)) == 0
+    written = yaml.safe_load(make.file.read_text())
+    assert (written["as_of"], len(written["commit"]), len(written["bulletins"])) == ("2026-07-03", 40, 1)
+
+
+def test_what_stops_it_is_printed_and_nothing_is_written(make, capsys):
+    assert make(csaf(("Linux", "NVIDIA Container Toolkit", "Some versions", "1.19.1"))) == 1
+    assert capsys.readouterr().out == "unknown: 2026/5999/5999.json: a sentence: 'Some versions'\n"
+    assert not make.file.exists()
+
+
+def test_the_digest_beside_a_file_has_to_be_its_own(make, capsys):
+    assert make(csaf(TOOLKIT), digest="0" * 64) == 1
+    assert "a digest that does not fit" in capsys.readouterr().out
+
+
+def test_an_older_repository_replaces_nothing(make, capsys):
+    make(csaf(TOOLKIT))
+    before = make.file.read_text()
+    assert make(csaf(TOOLKIT), day="2026-07-02") == 1
+    assert "those of 2026-07-03 are here" in capsys.readouterr().out
+    assert make.file.read_text() == before
 
 
 def test_each_range_is_of_a_product_that_a_node_can_have():

@@ -26,7 +26,7 @@ SITE = "ansible-playbook site.yml"
 REMEDIES = {
     "rollout": "ask for a fixed driver (nvidia_driver_branch, nvidia_driver_upgrade), and run playbooks/rollout.yml",
     "cuda": f"ask for a fixed release (cuda_toolkits), and run {SITE} --tags cuda",
-    "container_toolkit": f"upgrade its packages, and run {SITE} --tags container_toolkit",
+    "container_toolkit": f"ask for a fixed one (container_toolkit_version), and run {SITE} --tags container_toolkit",
     "monitoring": f"upgrade its packages, and run {SITE} --tags monitoring",
     "environment": "ask for a fixed release in the environment, and run the role again",
 }

@@ -9,7 +9,7 @@ from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, for_people
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, first, for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.advisories.judge import (
     ACCEPTED,
     AFFECTED,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.advisories.judge import Finding
 
 OLD_DAYS = 45
+MOST = 8  # holes on a line; the file has all
 SAYS = {
     AFFECTED: "affected",
     NOT_STATED: "of a version that NVIDIA says nothing of, which counts as affected",
@@ -48,7 +49,7 @@ def lines(findings: Sequence[Finding], looked_at: int) -> Iterator[str]:
         where = f" ({place})" if place else ""
         fixed = max((one.fixed for one in held), key=key)
         mended = f"fixed in {fixed}" if fixed else "fixed in no release of its branch"
-        cves = ", ".join(f"{one.cve} ({one.score})" for one in held)
+        cves = first([f"{one.cve} ({one.score})" for one in held], MOST)
         end = because if verdict == ACCEPTED else f"{mended}: {held[0].remedy}{f' [{because}]' if because else ''}"
         yield for_people(f"{package} {version}{where} is {SAYS[verdict]}: {cves}; {end}")
 
@@ -60,5 +61,5 @@ def age(as_of: str, today: str) -> str | None:
         return None
     return (
         f"the bulletins in this gpulab are of {as_of}, {days} days ago; newer holes are not in them: take a newer"
-        " gpulab, or run tests/advisories.py"
+        " gpulab, or make them again (docs/advisories.md)"
     )

@@ -1,5 +1,7 @@
 """What nodes have, held against NVIDIA's bulletins: answers found by hand in the bulletins."""
 
+import re
+
 import advisories as maker
 import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.advisories import judge, told
@@ -198,7 +200,7 @@ def test_each_thing_is_a_line_with_its_remedy():
     findings, _notes = judge.with_accepted(JUDGE.findings(known), [{**ACCEPTED, "cve": "CVE-2026-24260"}], "2026-11-29")
     condition, accepted, unstated = sorted(told.lines(findings, len(known)), key=lambda line: "driver" in line)
     assert condition.startswith("nvidia-container-toolkit 1.17.7-1 is affected under a condition")
-    assert "CVE-2025-23266 (9.0), CVE-2025-23267 (8.5); fixed in 1.17.8: upgrade its packages" in condition
+    assert "CVE-2025-23266 (9.0), CVE-2025-23267 (8.5); fixed in 1.17.8: ask for a fixed one" in condition
     assert condition.endswith("[CDI mode only for versions prior to 1.17.5]")
     assert accepted == (
         "nvidia-container-toolkit 1.17.7-1 is accepted: CVE-2026-24260 (8.5); nobody logs in (Ada, until 2026-12-31)"
@@ -209,6 +211,14 @@ def test_each_thing_is_a_line_with_its_remedy():
 
 def test_a_node_without_holes_says_so():
     assert list(told.lines([], 2)) == ["no known hole in 2 things of NVIDIA's"]
+
+
+def test_a_line_has_the_worst_holes_and_counts_the_others():
+    (line,) = told.lines(JUDGE.findings(node("535.54.03")), 1)
+    scores = [float(score) for score in re.findall(r"\((\d+\.\d)\)", line)]
+    assert len(scores) == told.MOST
+    assert scores == sorted(scores, reverse=True)
+    assert re.search(r" and \d\d more; fixed in 535.309.01: ", line)
 
 
 def test_control_characters_of_a_path_are_not_shown():
