@@ -63,7 +63,10 @@ class Finding:
 
 
 def installed(facts: Mapping[str, Any], packages: Iterable[Mapping[str, str]], products: Record) -> list[Installed]:
-    """Return what is on the node of the products: by its facts, and by packages and wheels (name, version, place)."""
+    """Return what is on the node of the products: by its facts, and by packages and wheels (name, version, place).
+
+    Packages of one product, version and place came together and are one thing, called by the first.
+    """
     found = list(_of_facts(facts))
     for package in packages:
         found += [
@@ -71,7 +74,7 @@ def installed(facts: Mapping[str, Any], packages: Iterable[Mapping[str, str]], p
             for one in products["products"]
             if any(fnmatchcase(package["name"], form) for form in one["packages"])
         ]
-    return list(dict.fromkeys(found))
+    return list({(one.product, one.version, one.place): one for one in reversed(found)}.values())[::-1]
 
 
 def _of_facts(facts: Mapping[str, Any]) -> Iterator[Installed]:

@@ -123,6 +123,17 @@ def test_a_node_has_the_holes_that_the_bulletins_say(name):
     assert holes or not answer
 
 
+def test_packages_that_came_together_are_one_thing():
+    names = ("tensorrt", "tensorrt-cu12", "tensorrt-cu12-libs")
+    packages = [(name, version, VISION) for version in ("10.3.0.26", "10.16.1.11") for name in names]
+    assert node(tensorrt=["10.3.0"], packages=[*packages, ("tensorrt", "10.3.0.26", "/opt/venvs/other")]) == [
+        Installed("tensorrt", "libnvinfer", "10.3.0"),
+        Installed("tensorrt", "tensorrt", "10.3.0.26", VISION),
+        Installed("tensorrt", "tensorrt", "10.16.1.11", VISION),
+        Installed("tensorrt", "tensorrt", "10.3.0.26", "/opt/venvs/other"),
+    ]
+
+
 def holds(sentence, fixed, version):
     """Tell whether a sentence of a bulletin concerns a version."""
     said = maker.bound(sentence)

@@ -29,7 +29,7 @@ CODES = {
     ),
     "V006": (
         "advisories_accepted cannot be used: {problems}",
-        "Correct each of them, as docs/advisories.md says. No node was asked.",
+        "Correct each of them, as docs/advisories.md says. Nothing was changed.",
     ),
 }
 refuse = partial(build, CODES)
