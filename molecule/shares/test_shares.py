@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import scenario
 from scenario import task
 
 # What a program can open: where the control group lets it, the kernel finds no driver behind the file.
@@ -120,3 +121,24 @@ def test_a_reservation_goes_when_no_job_has_it_and_others_stay(host, jobs, cours
     host.check_output("scancel --user=ben")
     assert wait(lambda: jobs("ben") == [])
     assert reserve(host)["changed"]
+
+
+def test_a_job_in_an_image_of_work_has_its_gpu_and_no_other_and_after_a_change_the_new_driver(host):
+    host.check_output("apt-get install --yes --quiet busybox-static")
+    program = str(scenario.PROJECT / "tests/stubs/work_images.py")
+    assert not task(host, "ansible.builtin.copy", src=program, dest="/root/images.py").get("failed")
+    image = {"name": "tools", "source": "/mnt/stick", "digest": host.check_output("python3 /root/images.py").split()[0]}
+    run = scenario.playbook("site.yml", "--tags=work_images", work_images_list=[image])
+    assert run.status == 0, run.output[-3000:]
+    look = f"{OPENS}; echo sees $CUDA_VISIBLE_DEVICES; ls -l ${{LD_LIBRARY_PATH%%:*}}/libcuda.so.1"
+    host.check_output("printf %%s %s > /tmp/look", look)
+    host.check_output("mkdir -p /opt/lab; echo /opt/lab > /etc/ld.so.conf.d/00-lab.conf")
+    try:
+        for version in ("570.26", "580.1"):
+            library = f"/opt/lab/libcuda.so.{version}"
+            host.check_output(f"rm -f /opt/lab/*; cp /usr/lib/gpulab-simulation/libcuda.so.1 {library} && ldconfig")
+            done = as_person(host, "ada", "timeout 60 srun --immediate=30 --gres=gpu:1 work-run tools sh /tmp/look")
+            assert done.stdout.splitlines()[:2] == ["opens 0", "sees 0"], done.stderr
+            assert done.stdout.rstrip().endswith(f"/libcuda.so.{version}"), done.stdout
+    finally:
+        host.check_output("rm -r /opt/lab /etc/ld.so.conf.d/00-lab.conf; ldconfig")
