@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.model_locks import read_locks
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStepAction
-from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 STEP = "models"
 ORPHANED = "ansible-playbook has ended; the next run goes on with what has come"
@@ -24,9 +23,11 @@ ORPHANED = "ansible-playbook has ended; the next run goes on with what has come"
 class ActionModule(LongStepAction):
     """Look at the node; where something is to do, fetch until all is there."""
 
+    unforeseen: ClassVar[dict[str, Any]] = {"changed": False, "unlisted": [], "locks": []}
+
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the store to the wanted state. Raises Refusal."""
-        args["locks"] = _locks(args.get("repositories") or [])
+        args["locks"] = read_locks(args.get("repositories") or [])
         seen = self.call_module("model_store", args)
         coming, begun = seen.pop("coming", []), time.monotonic()
         is_to_do = seen["changed"] and not self._task.check_mode and args.get("state") != "absent"
@@ -38,15 +39,3 @@ class ActionModule(LongStepAction):
                 break
             self.report(STEP, time.monotonic() - begun, line)
         return {key: value for key, value in seen.items() if key != "invocation"}
-
-
-def _locks(repositories: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the texts of the locks on the controller. Raises Refusal M010."""
-    texts = {}
-    for one in repositories:
-        if one.get("lock"):
-            try:
-                texts[f"{one.get('name')}@{one.get('revision')}"] = Path(one["lock"]).expanduser().read_text("utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise refuse("M010", problems=f"the lock {one['lock']} cannot be read: {error}") from error
-    return texts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt import ENVIRONMENT
@@ -32,6 +32,8 @@ NOT_OURS_TO_UNDO = {"S003", "S004", "S007"}
 
 class ActionModule(LongStepAction):
     """Look at the node; where something is to do, wait for the locks, refresh the lists, and run the transaction."""
+
+    unforeseen: ClassVar[dict[str, Any]] = {"changed": False, "predicted": {"install": {}, "change": {}}}
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the packages to the wanted state; where nothing is requested, the node is not asked. Raises Refusal."""

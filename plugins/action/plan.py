@@ -99,7 +99,7 @@ class ActionModule(ActionBase):
         plan["due"] = due.roles(receipts, plan, facts, values, variables)
         plan["drift"] = drifted(receipts)
         try:
-            use.check(plan["bundle"], variables.get("inventory_hostname", ""), plan)
+            use.check(plan["bundle"], variables.get("inventory_hostname", ""), plan, values)
         except Refusal as refusal:
             return failure([refusal])
         return {}

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import use
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.only_asks import only_asks
 
 # By family of systems: the module, and the options that mean something to no other one.
 MODULES = {"debian": "gpulab.node.apt_repository", "redhat": "gpulab.node.dnf_repository"}
@@ -26,6 +27,8 @@ class ActionModule(ActionBase):
         """Return what the module says."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
+        if only_asks(variables):
+            return {"changed": False}
         family = variables["ansible_facts"]["gpulab"]["system"]["family"]
         foreign = {name for other, names in OF_ONE.items() if other != family for name in names}
         given = {name: value for name, value in self._task.args.items() if name not in foreign}

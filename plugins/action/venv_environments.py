@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import told
 from ansible_collections.gpulab.node.plugins.module_utils.environments.venv import classify
@@ -14,6 +14,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step imp
 
 class ActionModule(LongStepAction):
     """Look at the node; where something is to do, fetch uv, and make one environment after the other."""
+
+    unforeseen: ClassVar[dict[str, Any]] = {"changed": False, "unlisted": [], "abandoned": []}
 
     def carry_out(self, args: dict[str, Any]) -> dict[str, Any]:
         """Bring the environments to the wanted state. Raises Refusal."""

@@ -36,7 +36,7 @@ SHOWS_IT = "gpulab.node.preview"
 ASKED = {
     *("gpulab.node.packages", "gpulab.node.repository", "gpulab.node.apt_repository", "gpulab.node.apt_components"),
     *("gpulab.node.venv_environments", "gpulab.node.conda_environments", "gpulab.node.cuda_wheels"),
-    *("gpulab.node.nvidia_runfile", "gpulab.node.nccl_tests_source"),
+    *("gpulab.node.nvidia_runfile", "gpulab.node.nccl_tests_source", "gpulab.node.model_store"),
 }
 
 

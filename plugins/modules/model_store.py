@@ -70,6 +70,9 @@ options:
   hub:
     description: Address of a hub, for what the folder does not have.
     type: str
+  bundle:
+    description: What the bundle that the node uses has of models, as C(address) and C(models). No hub is asked then.
+    type: dict
   token:
     description: What the hub gives files for. It is sent to the hub alone, and written nowhere.
     type: str
@@ -140,7 +143,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.models import fill, record, wanted
-from ansible_collections.gpulab.node.plugins.module_utils.models.sources import Folder, Hub, Source
+from ansible_collections.gpulab.node.plugins.module_utils.models.sources import Bundle, Folder, Hub, Source
 from ansible_collections.gpulab.node.plugins.module_utils.models.store import Store
 
 SECONDS = 20.0  # that one call fetches for
@@ -165,7 +168,11 @@ def operate(module: Module) -> dict[str, Any]:
     store = Store(Path(params["directory"]), record.read().blobs)
     store.check_place(params["mounts"])
     folders: list[Source] = [Folder(Path(params["folder"]))] if params["folder"] else []
-    sources = [*folders, *([Hub(params["hub"], params["token"] or "")] if params["hub"] else [])]
+    bundle = params["bundle"]
+    others: list[Source] = [Bundle(bundle["address"], bundle["models"])] if bundle else []
+    if params["hub"] and not bundle:
+        others = [Hub(params["hub"], params["token"] or "")]
+    sources = [*folders, *others]
     locks = [str(store.lock_path(one.folder, one.revision)) for one in repositories]
     if params["operation"] == "take":
         found = [fill.coming_of(data, repositories) for data in params["coming"]]
@@ -221,6 +228,7 @@ def main() -> None:
             "absent": {"type": "list", "elements": "str", "default": []},
             "folder": {"type": "path"},
             "hub": {"type": "str"},
+            "bundle": {"type": "dict"},
             "token": {"type": "str", "no_log": True},
             "mounts": {"type": "list", "elements": "path", "default": []},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

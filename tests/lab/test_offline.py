@@ -21,6 +21,9 @@ import threading
 import pytest
 from laboratory import ROOT
 
+sys.path.append(str(ROOT / "tests/stubs"))
+import model_hub
+
 pytestmark = pytest.mark.story
 HOST_TYPE = os.environ.get("GPULAB_OFFLINE_TYPE", "training_servers")  # of catalog/host_types.yml
 NODE = "node13"
@@ -35,7 +38,10 @@ WISHES = {
     "network_state": "present",
     "container_toolkit_engines": ["docker"],
     "nvidia_driver_branch": "595",
+    "model_store_repositories": [{"name": "acme/tiny", "revision": "a" * 40}],
 }
+MODEL = f"/srv/models/hub/models--acme--tiny/snapshots/{'a' * 40}/model.safetensors"
+HUB = 8649
 # A way out that leads nowhere: what goes there is seen. It has to be so after a reboot, too.
 CUT = """
 cat > /etc/systemd/system/cut.service <<'END'
@@ -165,16 +171,24 @@ def vendors(lab, gateway):
     settings["container_toolkit_repository_url"] = f"http://{gateway}:8642/libnvidia-container/stable/deb/amd64"
     settings["container_toolkit_repository_key"] = str(made / "libnvidia-container/gpgkey")
     settings["container_toolkit_repository_fingerprint"] = (made / "fingerprint").read_text().strip()
+    files = lab.directory / "hub/models/acme/tiny" / ("a" * 40)
+    files.mkdir(parents=True)
+    (files / "config.json").write_text("{}")
+    (files / "model.safetensors").write_bytes(b"weights " * 500)
+    hub = model_hub.serve(lab.directory / "hub", HUB, host=gateway)
+    settings["model_store_hub"] = hub.address
     settings |= {"bundle_directory": str(lab.directory / "bundle"), "bundle_keys": str(lab.directory / "keys")}
     (lab.inventory / "group_vars").mkdir(exist_ok=True)
     (lab.inventory / "group_vars/gpu-nodes.yml").write_text(json.dumps(settings))
     lab.node(NODE).run(DOCKER)
+    yield
+    hub.shutdown()
 
 
 def test_its_size_is_known_before_anything_is_fetched(lab):
     run = lab.play("playbooks/bundle.yml", "--check", timeout=900)
     assert run.rc == 0, run.output[-3000:]
-    assert re.search(r"bundle: \d{2,} packages \(\d+\.\d MB\), 3 wheels", run.output)
+    assert re.search(r"bundle: \d{2,} packages \(\d+\.\d MB\), 3 wheels .*, 2 files of models", run.output)
     assert not (lab.directory / "bundle").exists()
     assert not (lab.directory / "keys").exists()
 
@@ -185,6 +199,11 @@ def test_it_is_made_and_whole(lab):
     here = {"bundle_directory": str(lab.directory / "bundle"), "bundle_keys": str(lab.directory / "keys")}
     assert lab.play("playbooks/bundle_verify.yml", "-e", json.dumps(here)).rc == 0
     assert lab.node(NODE).run("find /etc/apt/sources.list.d /opt -mindepth 1") == ""  # nothing was changed there
+
+
+def cut_off(lab, gateway):
+    """Let the node's way out lead to where packets are recorded, and its questions for names to the controller."""
+    lab.node(NODE).run(CUT.format(nowhere=gateway.rpartition(".")[0] + ".254", gateway=gateway))
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +218,7 @@ def cut(lab, gateway):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "server.pem", authority / "server.key")
     files.socket = context.wrap_socket(files.socket, server_side=True)
-    lab.node(NODE).run(CUT.format(nowhere=gateway.rpartition(".")[0] + ".254", gateway=gateway))
+    cut_off(lab, gateway)
     for thread in (names, packets, threading.Thread(target=files.serve_forever, daemon=True)):
         thread.start()
     settings = {"gpulab_bundle": SERVED, "base_ca_certificates": [str(authority / "ca.pem")]}
@@ -229,6 +248,7 @@ def test_a_bare_node_gets_all_from_it_and_a_second_run_changes_nothing(lab, cut)
         assert run.rc == 0, run.output[-3000:]
         assert (run.recap[NODE]["changed"] > 0) == changed
     assert "numpy" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
+    assert lab.node(NODE).run(f"head -c 7 {MODEL}") == "weights"
     assert recorded(cut) == ([], [], [])
 
 
@@ -237,6 +257,7 @@ FAULTS = {  # of the served bundle, by a command in its folder, and of the inven
     "half a copy": ("rm -r pypi", {}, "B005"),
     "signed by nobody": ("rm SHA256SUMS.sig", {}, "B003"),
     "it lacks a package": ("", {"gpulab_environments": [{"name": "small", "packages": ["six"]}]}, "B007"),
+    "it lacks a model": ("", {"model_store_repositories": [{"name": "acme/tiny", "revision": "b" * 40}]}, "B007"),
     "it is not there": ("", {"gpulab_bundle": "https://bundle.lab:8443/nowhere"}, "B005"),
 }
 
@@ -268,4 +289,49 @@ def test_a_folder_on_the_node_serves_as_well(lab, cut):
         assert (run.recap[NODE]["changed"] > 0) == changed
     node.run("apt-get update --error-on=any && apt-get install --yes --reinstall chrony")
     node.run("python3 -m pip download --quiet --no-deps --dest /tmp/taken click && test -e /tmp/taken/click-*.whl")
+    assert recorded(cut)[:2] == ([], [])
+
+
+def kept(lab):
+    """Return the files of the bundle that are no lists, and when each was written."""
+    files = [path for path in (lab.directory / "bundle").rglob("*") if path.suffix in (".deb", ".whl")]
+    return {path.name: path.stat().st_mtime_ns for path in files}
+
+
+def test_a_second_bundle_is_made_of_a_node_that_is_cut_off_and_brings_only_what_is_new(lab, cut):
+    more = {"gpulab_environments": [{"name": "small", "packages": ["click", "numpy", "six"]}]}
+    settings = json.loads((lab.inventory / "group_vars/gpu-nodes.yml").read_text())
+    (lab.inventory / "group_vars/gpu-nodes.yml").write_text(json.dumps({**settings, **more}))
+    before = kept(lab)
+    run = lab.play("playbooks/bundle.yml", timeout=900)
+    assert run.rc == 0, run.output[-3000:]
+    new = kept(lab).items() - before.items()
+    assert [name.partition("-")[0] for name, _time in new] == ["six"]
+    for changed in (True, False):
+        run = lab.play("site.yml", timeout=INSTALL_SECONDS)
+        assert run.rc == 0, run.output[-3000:]
+        assert (run.recap[NODE]["changed"] > 0) == changed
+    assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
+    assert recorded(cut)[:2] == ([], [])
+
+
+def test_a_fresh_node_is_rebuilt_from_its_capture_by_the_bundle_alone(lab, cut, gateway):
+    password = lab.directory / "vault"
+    password.write_text("of the test")
+    where = [
+        "-e",
+        json.dumps({"capture_directory": str(lab.directory / "captures")}),
+        f"--vault-password-file={password}",
+    ]
+    run = lab.play("playbooks/capture.yml", *where)
+    assert run.rc == 0, run.output[-3000:]
+    lab.renew(NODE, NODES)
+    lab.node(NODE).run(DOCKER)
+    cut_off(lab, gateway)
+    for changed in (True, False):
+        run = lab.play("playbooks/rebuild.yml", *where, timeout=INSTALL_SECONDS)
+        assert run.rc == 0, run.output[-3000:]
+        assert (run.recap[NODE]["changed"] > 0) == changed
+    assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
+    assert lab.node(NODE).run(f"head -c 7 {MODEL}") == "weights"
     assert recorded(cut)[:2] == ([], [])

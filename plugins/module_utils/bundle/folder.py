@@ -132,6 +132,14 @@ def faults(place: Folder | Served, listed: bytes, signers: str, *, whole: bool =
     return found + ([refuse("B004", **_named(place, other, sums))] if other else [])
 
 
+def verified(place: Folder | Served, name: str, listed: bytes) -> bytes:
+    """Return a file that is as the list says; it may be read after the faults were. Raises Refusal B004 and OSError."""
+    sums, data = read_sums(listed), place.read(name) or b""
+    if hashlib.sha256(data).hexdigest() != sums.get(name):
+        raise refuse("B004", **_named(place, [name], sums))
+    return data
+
+
 def unsigned(place: Folder | Served, listed: bytes, signers: str) -> list[Refusal]:
     """Return the refusal B003 of a list that nobody of the signers has signed; nothing where one has."""
     path, signature = f"{place}/{SUMS}", place.read(SIGNATURE)
@@ -156,7 +164,7 @@ def unsigned(place: Folder | Served, listed: bytes, signers: str) -> list[Refusa
 
 def _is_index(name: str) -> bool:
     """Tell whether a file is one that says what others there are; those that it names, APT and pip verify by it."""
-    return not name.startswith(("files/", "pypi/files/")) and "/pool/" not in name
+    return not name.startswith(("files/", "models/", "pypi/files/")) and "/pool/" not in name
 
 
 def _named(place: Folder | Served, names: list[str], sums: dict[str, str]) -> dict[str, object]:

@@ -11,7 +11,7 @@ import re
 import time
 from calendar import timegm
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import (
@@ -20,11 +20,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import (
     Folder,
     Served,
     faults,
+    verified,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.bundle import refuse
-
-if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 SCHEMA = 1
 APT_KEY = "keys/apt.asc"
@@ -61,16 +60,18 @@ def read(bundle: str, signers: str, certificates: str, in_use: str) -> tuple[dic
         found = faults(place, listed, signers, whole=known is None or known[1] != digest)
         if found:
             return {}, found
-        return _judged(place, bundle, digest, known[2] if known else "")
+        return _judged(place, bundle, listed, known[2] if known else "")
+    except Refusal as refusal:
+        return {}, [refusal]
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         detail = getattr(reason, "strerror", None) or reason
         return {}, [refuse("B023", path=bundle, detail=detail)]
 
 
-def _judged(place: Folder | Served, bundle: str, digest: str, used: str) -> tuple[dict[str, Any], list[Refusal]]:
+def _judged(place: Folder | Served, bundle: str, listed: bytes, used: str) -> tuple[dict[str, Any], list[Refusal]]:
     """Return a bundle that is whole, or why it is not for this node now; used is when the one in use was made."""
-    record = json.loads(place.read(RECORD) or b"")
+    record = json.loads(verified(place, RECORD, listed))
     if record["schema"] != SCHEMA:
         return {}, [refuse("B008", path=place, version=record["gpulab"])]
     made = record["made_at"]
@@ -78,10 +79,10 @@ def _judged(place: Folder | Served, bundle: str, digest: str, used: str) -> tupl
         return {}, [refuse("B015", path=place, made=made, now=time.strftime(_TIME, time.gmtime()))]
     if made < used:
         return {}, [refuse("B009", path=place, made=made, used=used)]
-    key = (place.read(APT_KEY) or b"").decode("ascii", "replace")
+    key = verified(place, APT_KEY, listed).decode("ascii", "replace")
     return {
         "address": address_of(bundle),
-        "digest": digest,
+        "digest": hashlib.sha256(listed).hexdigest(),
         "made_at": made,
         "key": key,
         "hosts": record["hosts"],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where files of a repository come from: a directory of the node, such as a stick, or a hub over HTTPS.
+"""Where files of a repository come from: a directory of the node, such as a stick, a bundle, or a hub over HTTPS.
 
 No link of a directory is followed, for others may have put it there: one as huggingface_hub makes them in its cache
 leads to a blob beside it by name alone.
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, download
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.models import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import SHA256, Entry, path_problem
+from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import MODELS, SHA256, Entry, path_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,19 +100,44 @@ class Folder:
             return download.copy(source, stream, begun, entry.size, until)
 
 
+class Bundle:
+    """The bundle that the node uses; models is what it holds of each, by FOLDER/REVISION (see docs/offline.md)."""
+
+    def __init__(self, address: str, models: dict[str, Any]) -> None:
+        """Ask nothing yet: who signed the bundle has signed this."""
+        self._address, self._models = address, models
+
+    def entries(self, repository: Repository) -> list[Entry] | None:
+        """Return the files of a repository."""
+        held = self._models.get(f"{repository.folder}/{repository.revision}")
+        if held is None or held["patterns"] != [*repository.files]:
+            return None
+        return [Entry(path, size, digest) for path, (digest, size) in sorted(held["files"].items())]
+
+    def save(self, repository: Repository, entry: Entry, path: Path, until: float) -> bool:
+        """Go on with a copy of a file."""
+        address = f"{self._address}/{quote(place_in_bundle(repository, entry.path))}"
+        return download.go_on(address, path, entry.size, TIMEOUT, until=until, headers={})
+
+
+def place_in_bundle(repository: Repository, path: str) -> str:
+    """Return where a bundle has a file of a repository."""
+    return f"{MODELS}/{repository.folder}/{repository.revision}/{path}"
+
+
 class Hub:
     """A hub with the API of Hugging Face's; token is what it gives its files for, or empty."""
 
     def __init__(self, address: str, token: str) -> None:
         """Ask nothing yet."""
         self._address = address.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def entries(self, repository: Repository) -> list[Entry] | None:
         """Return the files of a repository, after the hub has shown that it hands one out."""
         address = f"{self._address}/api/{repository.kind}/{quote(repository.short)}/revision/{repository.revision}"
         try:
-            text = download.fetch(f"{address}?blobs=true", _listed, TIMEOUT, headers=self._headers)
+            text = download.fetch(f"{address}?blobs=true", _listed, TIMEOUT, headers=self.headers)
             answer = json.loads(text)
             entries = [_entry(file) for file in answer["siblings"]]
         except OSError as error:
@@ -138,28 +163,29 @@ class Hub:
         if smallest is None:
             return
         try:
-            headers = {**self._headers, "Range": "bytes=0-0"}
-            download.fetch(self._file(repository, smallest), lambda _answer: None, TIMEOUT, headers=headers)
+            headers = {**self.headers, "Range": "bytes=0-0"}
+            download.fetch(self.address_of(repository, smallest), lambda _answer: None, TIMEOUT, headers=headers)
         except OSError as error:
             if getattr(error.__cause__, "code", None) != 416:  # noqa: PLR2004 - an empty file has no such range
                 raise self._refusal(repository, error) from error
 
-    def _file(self, repository: Repository, entry: Entry) -> str:
+    def address_of(self, repository: Repository, entry: Entry) -> str:
+        """Return the address of a file, which takes the headers."""
         return f"{self._address}/{quote(repository.name)}/resolve/{repository.revision}/{quote(entry.path)}"
 
     def _refusal(self, repository: Repository, error: OSError) -> Exception:
         cause: Any = error.__cause__
         if getattr(cause, "code", None) in DENIED:
             said = cause.headers.get("X-Error-Message") or cause.headers.get("X-Error-Code") or cause.reason
-            token = "with the token" if self._headers else "without a token"
+            token = "with the token" if self.headers else "without a token"
             return refuse("M003", name=repository.name, detail=f"HTTP {cause.code} {token}, {str(said)[:200]}")
         return refuse("M009", name=repository.name, detail=f"{self._address}: {error}")
 
     def save(self, repository: Repository, entry: Entry, path: Path, until: float) -> bool:
         """Go on with a copy of a file."""
         try:
-            address = self._file(repository, entry)
-            return download.go_on(address, path, entry.size, TIMEOUT, until=until, headers=self._headers)
+            address = self.address_of(repository, entry)
+            return download.go_on(address, path, entry.size, TIMEOUT, until=until, headers=self.headers)
         except OSError as error:
             if getattr(error.__cause__, "code", None) in DENIED:
                 raise self._refusal(repository, error) from error

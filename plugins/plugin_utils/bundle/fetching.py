@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import M
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.module_utils.models.store import digests
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.folder import WORK
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AT_ONCE = 8
+GIT = "git:"
 SECONDS = 60.0  # without an octet
 WRONG_AT_MOST = 2  # times that a whole file may have another SHA-256
 MEGABYTE = 10**6
@@ -34,12 +36,16 @@ MARGIN = 1.1  # of the space that files take, for what a file system adds
 
 @dataclass(frozen=True, order=True)
 class File:
-    """A file of a bundle: its path there, whence it comes, its bytes (0 where nobody says), its SHA-256."""
+    """A file of a bundle: its path there, whence it comes, its bytes (0 where nobody says), its SHA-256.
+
+    Instead of that, it may be GIT with the name that Git has for its contents. headers are for its server alone.
+    """
 
     path: str
     url: str
     size: int
     sha256: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
 
 def missing(directory: Path, files: Iterable[File]) -> list[File]:
@@ -80,7 +86,7 @@ def fetch(directory: Path, files: Iterable[File]) -> None:
                 _go_on(file, part)
             except OSError as error:
                 return f"{file.path} ({error})"
-            if sha256(part) == file.sha256:
+            if _matches(part, file.sha256):
                 (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
                 part.replace(directory / file.path)
                 return ""
@@ -98,10 +104,15 @@ def _go_on(file: File, part: Path) -> None:
     if part.exists() and part.stat().st_size > file.size:
         part.unlink()
     if file.size:
-        download.go_on(file.url, part, file.size, SECONDS, until=inf, headers={})
+        download.go_on(file.url, part, file.size, SECONDS, until=inf, headers=dict(file.headers))
     else:
         download.save(file.url, part, SECONDS)
 
 
 def _is_there(path: Path, digest: str) -> bool:
-    return path.is_file() and not path.is_symlink() and sha256(path) == digest
+    return path.is_file() and not path.is_symlink() and _matches(path, digest)
+
+
+def _matches(path: Path, digest: str) -> bool:
+    """Tell whether a file is the one with this SHA-256, or with this name of Git's."""
+    return f"{GIT}{digests(path)[1]}" == digest if digest.startswith(GIT) else sha256(path) == digest

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORK = ".work"  # what a bundle is made with; it goes when the bundle is whole
-TOPS = ("apt", "evidence", "files", "keys", "pypi", "sbom.cdx.json", RECORD)  # what a bundle writes, beside the list
+TOPS = (
+    "apt",
+    "evidence",
+    "files",
+    "keys",
+    "models",
+    "pypi",
+    "sbom.cdx.json",
+    RECORD,
+)  # what a bundle writes, beside the list
 
 
 def check_is_bundle(directory: Path) -> None:

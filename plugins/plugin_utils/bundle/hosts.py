@@ -19,6 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_so
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_repository import Repository
 from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import models
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.apt_root import System, Wanted
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.fetching import File
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.wheels import Asked
@@ -27,9 +28,11 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.models import Held
+
 PACKAGES, COMPONENTS = "gpulab.node.packages", "gpulab.node.apt_components"
 REPOSITORIES = ("gpulab.node.repository", "gpulab.node.apt_repository")
-ENVIRONMENTS = "gpulab.node.venv_environments"
+ENVIRONMENTS, MODELS = "gpulab.node.venv_environments", "gpulab.node.model_store"
 WITH_SHA256 = ("gpulab.node.nvidia_runfile", "gpulab.node.nccl_tests_source")  # which fetch one file
 NOT_HELD = {  # by module: the argument that asks for what no bundle has so far, and what that is
     "gpulab.node.conda_environments": ("environments", "conda environments"),
@@ -52,13 +55,14 @@ class Host:
     requirement: str
     repositories: tuple[Repository, ...]
     release: str = ""
+    models: tuple[Held, ...] = ()
 
 
 def of(name: str, tasks: Sequence[tuple[str, Mapping[str, Any]]], there: Mapping[str, Any], release: str = "") -> Host:
     """Return what a host gets; release is its system, as "debian 13 x86_64".
 
     tasks are modules with their arguments, there is what the module package_sources found. Raises Refusal H060 and H061
-    for the key of a repository.
+    for the key of a repository, and M002 to M010 for models.
     """
     asked = [(module, args) for module, args in tasks if args.get("state", "present") in ("present", "fetched")]
     given = {args["name"]: (_repository(args), args) for module, args in asked if module in REPOSITORIES}
@@ -76,6 +80,7 @@ def of(name: str, tasks: Sequence[tuple[str, Mapping[str, Any]]], there: Mapping
         requirement,
         tuple(repository for repository, _args in given.values()),
         release,
+        tuple(held for module, args in asked if module == MODELS for held in models.asked(args)),
     )
 
 

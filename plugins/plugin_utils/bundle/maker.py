@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import Keys
 
 LOCKS = "pypi/locks"
-_KINDS = (("apt", "packages"), ("pypi", "wheels"), ("files", "files"))
+_KINDS = (("apt", "packages"), ("pypi", "wheels"), ("files", "files"), ("models", "files of models"))
 
 
 @dataclass
@@ -100,6 +100,7 @@ class Maker:
             except Refusal as refusal:
                 refusals.append(refusal)
             found.files += map(fetching.with_size, host.files)
+            found.files += [file for held in host.models for _path, file in held.files]
         if refusals:
             raise Refused(refusals)
         return found
@@ -176,7 +177,7 @@ class Maker:
             "schema": SCHEMA,
             "gpulab": gpulab,
             "made_at": f"{made:%Y-%m-%dT%H:%M:%SZ}",
-            **self._record(keys, found),
+            **self._record(directory, keys, found),
         }
         (directory / folder.RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         for number, host in enumerate(self.hosts):
@@ -198,7 +199,7 @@ class Maker:
             if not any(path.iterdir()):
                 path.rmdir()
 
-    def _record(self, keys: Keys, found: Contents) -> dict[str, Any]:
+    def _record(self, directory: Path, keys: Keys, found: Contents) -> dict[str, Any]:
         """Return what bundle.json says beside its date: for whom the bundle is, and what lies where."""
         files = found.all_files()
         return {
@@ -216,6 +217,10 @@ class Maker:
                         for asked in host.environments
                     },
                     "files": sorted(file.path for file in host.files),
+                    "models": {
+                        f"{held.repository.folder}/{held.repository.revision}": held.record(directory)
+                        for held in host.models
+                    },
                     "sources": self._sources(host),
                 }
                 for host in self.hosts

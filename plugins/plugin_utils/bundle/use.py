@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.module_utils.models import wanted
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import repositories
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -37,9 +38,9 @@ def of_host(bundle: Mapping[str, Any], host: str, system: Mapping[str, Any]) -> 
     return {**own, **fitting, "because": [f"All comes from the bundle {own['address']} of {own['made_at']}."]}
 
 
-def check(bundle: Mapping[str, Any], host: str, plan: Mapping[str, Any]) -> None:
+def check(bundle: Mapping[str, Any], host: str, plan: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raise Refusal B007, which names what the roles that a plan says are due ask for and a host's bundle lacks."""
-    lacking = list(_lacking(bundle, plan)) if bundle else []
+    lacking = [*_lacking(bundle, plan), *_lacking_models(bundle, plan, values)] if bundle else []
     if lacking:
         raise _lacks(bundle, host, f"it lacks {first(lacking, MOST_NAMED)}")
 
@@ -60,6 +61,16 @@ def _lacking(bundle: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str
         asked = {"python": environment["python"], "requirements": [*environment["requirements"]]}
         if held != asked:
             yield f"the environment {environment['name']}" + (" as it is now" if held else "")
+
+
+def _lacking_models(bundle: Mapping[str, Any], plan: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the models that only the hub would have; a folder of the node may have any."""
+    if "model_store" not in plan["due"] or values["model_store_folder"] or values["model_store_state"] == "absent":
+        return
+    for repository in (wanted.repository(given, {}) for given in values["model_store_repositories"] or ()):
+        held = bundle["models"].get(f"{repository.folder}/{repository.revision}")
+        if held is None or held["patterns"] != [*repository.files]:
+            yield f"the model {repository.label}" + (" with these files" if held else "")
 
 
 def _packages(plan: Mapping[str, Any]) -> Iterable[str]:

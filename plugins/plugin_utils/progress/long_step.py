@@ -9,11 +9,12 @@ import contextlib
 import os
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, ClassVar
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.only_asks import only_asks
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.channel import Progress, send
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
@@ -124,8 +125,12 @@ def outcome(step: LongStep, status: dict[str, Any], found: str) -> StepOutcome:
 
 
 class LongStepAction(ActionBase):
-    """An action that runs long steps. A subclass implements carry_out and may raise Refusal anywhere in it."""
+    """An action that runs long steps. A subclass implements carry_out and may raise Refusal anywhere in it.
 
+    unforeseen: the result in a play that only keeps what tasks are asked (only_asks); with None, the node is asked.
+    """
+
+    unforeseen: ClassVar[dict[str, Any] | None] = None
     _requires_connection = True
     _supports_async = False
 
@@ -134,6 +139,8 @@ class LongStepAction(ActionBase):
         result = super().run(tmp, task_vars)
         self._task_vars = task_vars or {}
         self._controller = os.getppid()
+        if self.unforeseen is not None and only_asks(self._task_vars):
+            return {**result, **self.unforeseen}
         try:
             result.update(self.carry_out(dict(self._task.args)))
         except Refusal as refusal:

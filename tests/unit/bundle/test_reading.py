@@ -84,6 +84,23 @@ def test_the_list_that_was_signed_is_the_one_that_files_are_compared_with(made, 
     assert answers == []
 
 
+@pytest.mark.parametrize("name", ["bundle.json", "keys/apt.asc"])
+def test_what_is_taken_is_what_was_signed(made, tmp_path, monkeypatch, name):
+    """A server may answer otherwise once all of it was compared."""
+    signers = made()
+    compare = reading.faults
+
+    def changing(*given, **more):
+        found = compare(*given, **more)
+        with (tmp_path / "bundle" / name).open("a") as stream:
+            stream.write(" ")
+        return found
+
+    monkeypatch.setattr(reading, "faults", changing)
+    found, refusals = reading.read(str(tmp_path / "bundle"), signers, "", "")
+    assert (found, codes(refusals)) == ({}, ["B004"])
+
+
 def test_a_good_one_is_returned(made, bundle):
     found, refusals = reading.read(bundle, made(), "", "")
     assert refusals == []

@@ -15,13 +15,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.facts.model_store import ModelStoreQuery
 from ansible_collections.gpulab.node.plugins.module_utils.models import fill, night, record, store, wanted
 from ansible_collections.gpulab.node.plugins.modules import model_store
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import fetching, models
 from stubs import model_hub
 
 REVISION, SECOND = "a" * 40, "b" * 40
 FILES = {"config.json": b"{}", "model.safetensors": b"weights " * 500, "sub/tokenizer.json": b'{"a": 1}'}
 TOKEN = "hf_nobodyMaySeeThis1234567890"  # noqa: S105
 ALL = {"directory": "", "repositories": [], "absent": [], "folder": None, "hub": None, "token": None, "mounts": []}
-ALL |= {"state": "present", "operation": "look", "locks": {}, "coming": []}
+ALL |= {"state": "present", "operation": "look", "locks": {}, "coming": [], "bundle": None}
 WISH = {"name": "acme/tiny", "revision": REVISION, "files": [], "group": None, "allow_code": False}
 
 
@@ -386,6 +387,62 @@ def test_a_file_without_end_ends(lab, hub, monkeypatch):
     told = refused(lab, WISH, folder=None, hub=hub.address)
     assert "M009" in told
     assert "more than 2 bytes" in told
+
+
+# a bundle
+
+
+@pytest.fixture
+def bundle(lab, hub, monkeypatch):
+    """Return a function that brings what the hub has into a bundle, and returns what nodes are told of it."""
+    put(lab.top / "hub", name="models/acme/gated")
+    monkeypatch.setattr(wanted, "check", lambda *_: None)  # it wants https for a token
+
+    def make(*wishes):
+        held = list(models.asked({"repositories": [*wishes], "hub": hub.address, "token": TOKEN}))
+        files = [file for one in held for _path, file in one.files]
+        fetching.fetch(lab.top / "bundle", fetching.missing(lab.top / "bundle", files))
+        assert fetching.missing(lab.top / "bundle", files) == []
+        told = {f"{one.repository.folder}/{one.repository.revision}": one.record(lab.top / "bundle") for one in held}
+        return {"address": f"file://{lab.top}/bundle", "models": told}
+
+    return make
+
+
+def test_a_bundle_fills_the_store_and_no_hub_is_asked(lab, hub, bundle):
+    gated = {**WISH, "name": "acme/gated", "files": ["config.json"]}
+    given = bundle(WISH, gated)
+    assert TOKEN not in json.dumps(given)
+    hub.top.rename(lab.top / "gone")
+    run(lab, WISH, gated, folder=None, hub=hub.address, bundle=given)
+    assert held(lab) == FILES
+    assert held(lab, folder="models--acme--gated") == {"config.json": b"{}"}
+    assert not run(lab, WISH, gated, folder=None, bundle=given)["changed"]
+
+
+def test_a_bundle_that_has_other_files_of_a_model_does_not_have_it(lab, bundle):
+    given = bundle({**WISH, "files": ["*.json"]})
+    assert "no source has it" in refused(lab, WISH, folder=None, bundle=given)
+
+
+def test_a_turned_byte_of_a_bundle_is_refused(lab, bundle):
+    given = bundle(WISH)
+    path = next((lab.top / "bundle").rglob("model.safetensors"))
+    path.write_bytes(path.read_bytes()[::-1])
+    assert "M002" in refused(lab, WISH, folder=None, bundle=given)
+
+
+def test_a_lock_says_what_comes_into_a_bundle(lab, hub):
+    lock = lab.top / "lock"
+    lock.write_text(f"{hashlib.sha256(FILES['model.safetensors']).hexdigest()}  model.safetensors\n")
+    (held,) = models.asked({"repositories": [{**WISH, "lock": str(lock)}], "hub": hub.address})
+    assert [path for path, _file in held.files] == ["model.safetensors"]
+    lock.write_text(f"{'0' * 64}  model.safetensors\n")
+    with pytest.raises(Refusal, match="M002"):
+        list(models.asked({"repositories": [{**WISH, "lock": str(lock)}], "hub": hub.address}))
+    lock.write_text(f"{'0' * 64}  other\n")
+    with pytest.raises(Refusal, match=r"M009 .*the hub does not have other"):
+        list(models.asked({"repositories": [{**WISH, "lock": str(lock)}], "hub": hub.address}))
 
 
 # the nights
