@@ -24,7 +24,6 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "driver": "NVIDIA's driver: modules, DKMS, .run files, signatures",
             "environments": "venvs and conda environments, as they are built and as they are found",
             "installer": "what installs a node from memory, and judges before",
-            "models": "the store of models and data sets, what comes into it, and its proof",
             "nvml": "what the driver says of the GPUs",
             "slurm": "what Slurm says and is asked",
             "storage": "disks, file systems, mounts, exports",
@@ -33,6 +32,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
         {
             "bundle": "whether a bundle is whole, and which one a node is to use",
             "gpu_settings": "power limits, clocks, ECC, MIG",
+            "models": "the store of models and data sets, what comes into it, and its proof",
             "packages": "APT and DNF: repositories and transactions",
         },
         {"facts": "reading only, one reader a file"},

@@ -9,12 +9,11 @@ import errno
 import shutil
 import time
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from ansible.module_utils.urls import open_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 NOT_TRUSTED = "certificate verify failed"  # OpenSSL's words
@@ -29,16 +28,25 @@ _BLOCK = 1 << 20
 Taken = TypeVar("Taken")
 
 
-def fetch(
+def ask(url: str, timeout: float, headers: dict[str, str] | None) -> Any:
+    """Return the answer of a server, asked by Ansible's own means. Raises OSError and others of urllib's."""
+    return open_url(url, timeout=timeout, headers=headers, unredirected_headers=NOT_ELSEWHERE)
+
+
+Asking = Callable[[str, float, Optional[dict[str, str]]], Any]
+
+
+def fetch(  # noqa: PLR0913, PLR0917
     url: str,
     take: Callable[[Any], Taken],
     timeout: float,
     tries: int = TRIES,
     headers: dict[str, str] | None = None,
+    asking: Asking = ask,
 ) -> Taken:
     """Return what take makes of the answer. Raises OSError; timeout is in seconds without an octet."""
     try:
-        with open_url(url, timeout=timeout, headers=headers, unredirected_headers=NOT_ELSEWHERE) as answer:
+        with asking(url, timeout, headers) as answer:
             return take(answer)
     except (OSError, ValueError, HTTPException) as error:  # of which urllib's are
         if NOT_TRUSTED in str(error):  # and asking again would not change that
@@ -47,7 +55,7 @@ def fetch(
         if tries == 1 or _is_final(error):
             raise OSError(str(error)) from error
     time.sleep(PAUSE)
-    return fetch(url, take, timeout, tries - 1, headers)
+    return fetch(url, take, timeout, tries - 1, headers, asking)
 
 
 def save(url: str, path: Path, timeout: float) -> None:
@@ -65,7 +73,7 @@ def save(url: str, path: Path, timeout: float) -> None:
 
 
 def go_on(  # noqa: PLR0913
-    url: str, path: Path, size: int, timeout: float, *, until: float, headers: dict[str, str]
+    url: str, path: Path, size: int, timeout: float, *, until: float, headers: dict[str, str], asking: Asking = ask
 ) -> bool:
     """Fetch what a file lacks of its size in bytes, and return whether it has all.
 
@@ -73,7 +81,7 @@ def go_on(  # noqa: PLR0913
     """
     for tries in range(TRIES, 0, -1):
         try:
-            return _go_on(url, path, size, timeout, until, headers)
+            return _go_on(url, path, size, timeout, until, headers, asking)
         except OSError as error:
             if tries == 1 or _is_final(error.__cause__):
                 raise
@@ -82,7 +90,7 @@ def go_on(  # noqa: PLR0913
 
 
 def _go_on(  # noqa: PLR0913, PLR0917
-    url: str, path: Path, size: int, timeout: float, until: float, headers: dict[str, str]
+    url: str, path: Path, size: int, timeout: float, until: float, headers: dict[str, str], asking: Asking
 ) -> bool:
     """Try once."""
     begun = path.stat().st_size if path.exists() else 0
@@ -95,7 +103,7 @@ def _go_on(  # noqa: PLR0913, PLR0917
         with path.open("r+b" if goes_on and begun else "wb") as stream:
             return copy(answer, stream, begun if goes_on else 0, size, until if may_stop else None)
 
-    return fetch(url, take, timeout, 1, {**headers, "Range": f"bytes={begun}-", "Accept-Encoding": "identity"})
+    return fetch(url, take, timeout, 1, {**headers, "Range": f"bytes={begun}-", "Accept-Encoding": "identity"}, asking)
 
 
 def copy(source: Any, stream: Any, begin: int, size: int, until: float | None) -> bool:

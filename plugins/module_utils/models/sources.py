@@ -16,10 +16,12 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
+from urllib.request import HTTPSHandler, Request, build_opener
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, download
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.models import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import MODELS, SHA256, Entry, path_problem
+from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import trusting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +108,7 @@ class Bundle:
     def __init__(self, address: str, models: dict[str, Any]) -> None:
         """Ask nothing yet: who signed the bundle has signed this."""
         self._address, self._models = address, models
+        self._opener = build_opener(HTTPSHandler(context=trusting("")))  # as the bundle itself is read
 
     def entries(self, repository: Repository) -> list[Entry] | None:
         """Return the files of a repository."""
@@ -117,7 +120,10 @@ class Bundle:
     def save(self, repository: Repository, entry: Entry, path: Path, until: float) -> bool:
         """Go on with a copy of a file."""
         address = f"{self._address}/{quote(place_in_bundle(repository, entry.path))}"
-        return download.go_on(address, path, entry.size, TIMEOUT, until=until, headers={})
+        return download.go_on(address, path, entry.size, TIMEOUT, until=until, headers={}, asking=self._ask)
+
+    def _ask(self, url: str, timeout: float, headers: dict[str, str] | None) -> Any:
+        return self._opener.open(Request(url, headers=headers or {}), timeout=timeout)  # noqa: S310 - the plan's address
 
 
 def place_in_bundle(repository: Repository, path: str) -> str:
