@@ -166,7 +166,8 @@ class Lab:
 
     def renew(self, name, nodes):
         """Replace one of these nodes by a fresh one, as from the installer, with the former host keys."""
-        container = self.node(name).container
+        container, known = self.node(name).container, self.directory / "known_hosts"
+        former = known.read_bytes()
         keys = subprocess.run(
             ["docker", "exec", container, "sh", "-c", "cd /etc/ssh && tar -c ssh_host_*"],
             check=True,
@@ -178,6 +179,7 @@ class Lab:
         back = "rm /etc/ssh/ssh_host_*; tar -xC /etc/ssh && systemctl restart ssh"
         argv = ["docker", "exec", "--interactive", container, "sh", "-c", back]
         subprocess.run(argv, check=True, capture_output=True, input=keys)
+        known.write_bytes(former)
 
     def down(self):
         """Remove all of it but the logs."""
