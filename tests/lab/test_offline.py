@@ -313,25 +313,3 @@ def test_a_second_bundle_is_made_of_a_node_that_is_cut_off_and_brings_only_what_
         assert (run.recap[NODE]["changed"] > 0) == changed
     assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
     assert recorded(cut)[:2] == ([], [])
-
-
-def test_a_fresh_node_is_rebuilt_from_its_capture_by_the_bundle_alone(lab, cut, gateway):
-    password = lab.directory / "vault"
-    password.write_text("of the test")
-    where = [
-        "-e",
-        json.dumps({"capture_directory": str(lab.directory / "captures")}),
-        f"--vault-password-file={password}",
-    ]
-    run = lab.play("playbooks/capture.yml", *where)
-    assert run.rc == 0, run.output[-3000:]
-    lab.renew(NODE, NODES)
-    lab.node(NODE).run(DOCKER)
-    cut_off(lab, gateway)
-    for changed in (True, False):
-        run = lab.play("playbooks/rebuild.yml", *where, timeout=INSTALL_SECONDS)
-        assert run.rc == 0, run.output[-3000:]
-        assert (run.recap[NODE]["changed"] > 0) == changed
-    assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
-    assert lab.node(NODE).run(f"head -c 7 {MODEL}") == "weights"
-    assert recorded(cut)[:2] == ([], [])
