@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import scenario
 from fresh import take_away
-from window import Window, flags
+from window import PRINTED, Window, flags
 
 PLAYBOOK = "playbooks/jupyter.yml"
 PYTHON = "/usr/local/lib/gpulab-jupyter/hub/bin/python"
@@ -247,6 +247,7 @@ def test_who_works_in_a_browser_and_leaves_is_culled_and_comes_back_and_who_comp
     window.until_loaded("document.querySelector('#start')")  # the hub looks every 15 s who is gone
     window.look("document.querySelector('#start').click()")
     window.choose(**CHOSEN)
+    window.until_loaded(PRINTED)  # JupyterLab asks its new server too early now and then: "Failed to fetch"
     assert window.printed().startswith("/opt/venvs/")
     if "GPULAB_PICTURES" in os.environ:
         window.keep(seen)

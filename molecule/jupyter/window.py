@@ -18,6 +18,7 @@ from unit.pages.chromium import Browser
 SHIFT, CONTROL = 8, 2
 SECONDS = 60
 READY = "document.querySelector('.jp-Notebook') && !document.querySelector('.jp-Spinner, .jp-Dialog')"
+PRINTED = f"{READY} && document.querySelector('.jp-Notebook .jp-OutputArea-output')"
 
 
 def flags(certificate, name, address):
@@ -112,5 +113,5 @@ class Window(Browser):
 
     def printed(self):
         """Return what the notebook shows as printed."""
-        self.until(f"{READY} && document.querySelector('.jp-Notebook .jp-OutputArea-output')")
+        self.until(PRINTED)
         return self.look("document.querySelector('.jp-Notebook .jp-OutputArea-output').innerText")
