@@ -35,24 +35,7 @@ options:
   baseline:
     description: A C(report.json) of an earlier run to compare with, in place of the last proofs of the same hosts.
     type: path
-  trend_baseline_proofs:
-    description: From how many proofs with rates the usual rate of a GPU is learnt, which then stays. Fewer than 5 count
-      as 5.
-    type: int
-    default: 20
-    version_added: 1.1.0
-  trend_effect_percent:
-    description: How many per cent a rate must lie below its usual one before that is said. Less than 0.5 counts as 0.5.
-    type: float
-    default: 3
-    version_added: 1.1.0
-  trend_false_alarms:
-    description: How often in a year rates of a healthy fleet may be said to fall, if it is proven once a day. Less
-      than 0.01 counts as 0.01.
-    type: float
-    default: 1
-    version_added: 1.1.0
-extends_documentation_fragment: gpulab.node.attributes.controller
+extends_documentation_fragment: [gpulab.node.attributes.controller, gpulab.node.trends]
 attributes:
   check_mode:
     description: The report is written all the same, on the controller. Nodes are never changed.
