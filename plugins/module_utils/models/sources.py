@@ -24,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import M
 from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import trusting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import Repository
@@ -112,10 +113,8 @@ class Bundle:
 
     def entries(self, repository: Repository) -> list[Entry] | None:
         """Return the files of a repository."""
-        held = self._models.get(f"{repository.folder}/{repository.revision}")
-        if held is None or held["patterns"] != [*repository.files]:
-            return None
-        return [Entry(path, size, digest) for path, (digest, size) in sorted(held["files"].items())]
+        files = held(self._models, repository)
+        return None if files is None else [Entry(path, size, digest) for path, (digest, size) in sorted(files.items())]
 
     def save(self, repository: Repository, entry: Entry, path: Path, until: float) -> bool:
         """Go on with a copy of a file."""
@@ -126,9 +125,15 @@ class Bundle:
         return self._opener.open(Request(url, headers=headers or {}), timeout=timeout)  # noqa: S310 - the plan's address
 
 
+def held(models: Mapping[str, Any], repository: Repository) -> dict[str, list[Any]] | None:
+    """Return {path: [SHA-256, bytes]} of a repository, as a bundle has it; None unless it has what is wanted."""
+    found = models.get(repository.place)
+    return found["files"] if found and found["patterns"] == [*repository.files] else None
+
+
 def place_in_bundle(repository: Repository, path: str) -> str:
     """Return where a bundle has a file of a repository."""
-    return f"{MODELS}/{repository.folder}/{repository.revision}/{path}"
+    return f"{MODELS}/{repository.place}/{path}"
 
 
 class Hub:

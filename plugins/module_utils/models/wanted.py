@@ -60,6 +60,11 @@ class Repository:
         return folder_of(self.name)
 
     @property
+    def place(self) -> str:
+        """Where a bundle, or a directory of the node, has it."""
+        return f"{self.folder}/{self.revision}"
+
+    @property
     def label(self) -> str:
         """How messages name it."""
         return f"{self.name}@{self.revision[:8]}"

@@ -217,10 +217,7 @@ class Maker:
                         for asked in host.environments
                     },
                     "files": sorted(file.path for file in host.files),
-                    "models": {
-                        f"{held.repository.folder}/{held.repository.revision}": held.record(directory)
-                        for held in host.models
-                    },
+                    "models": {held.repository.place: held.record(directory) for held in host.models},
                     "sources": self._sources(host),
                 }
                 for host in self.hosts

@@ -9,6 +9,7 @@ The hub tells the SHA-256 of large files, and of others what Git calls them; tho
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
@@ -32,32 +33,42 @@ class Held:
 
     def record(self, directory: Path) -> dict[str, Any]:
         """Return what bundle.json says of it: the patterns of its files, and each one's SHA-256 and bytes."""
-        told = {path: [sha256(directory / file.path), file.size] for path, file in self.files}
+        told = {path: [_digest(directory, file), file.size] for path, file in self.files}
         return {"patterns": [*self.repository.files], "files": told}
+
+
+def _digest(directory: Path, file: File) -> str:
+    """Return a file's SHA-256. It was compared when it came; a small one, which only Git names, is read once more."""
+    return sha256(directory / file.path) if file.sha256.startswith(GIT) else file.sha256
 
 
 def asked(args: Mapping[str, Any]) -> Iterator[Held]:
     """Yield what a task of the module model_store asks the hub for. Raises Refusal M002, M003, M005, M009 and M010."""
     if not args.get("hub"):  # a directory of the node has all of it
         return
-    hub, locks = Hub(args["hub"], args.get("token") or ""), read_locks(args.get("repositories") or [])
-    for given in args.get("repositories") or []:
-        repository = wanted.repository(given, locks)
-        listed = {entry.path: entry for entry in hub.entries(repository) or () if repository.takes(entry.path)}
-        lock = wanted.read_lock(repository.locked, f"the lock of {repository.name}").files if repository.locked else {}
-        gone = sorted(path for path in lock if repository.takes(path) and path not in listed)
-        if gone or not listed:
-            detail = f"the hub does not have {gone[0] if gone else 'any of its files'}"
-            raise refuse("M009", name=repository.name, detail=detail)
-        wanted.check_formats(repository, listed)
-        yield Held(
-            repository,
-            tuple(
-                (path, _file(repository, entry, lock.get(path, ""), hub))
-                for path, entry in sorted(listed.items())
-                if not lock or path in lock
-            ),
-        )
+    repositories = args.get("repositories") or []
+    locks = read_locks(repositories)
+    for given in repositories:
+        yield _held(args["hub"], args.get("token") or "", wanted.repository(given, locks))
+
+
+@cache  # most hosts ask for the same
+def _held(address: str, token: str, repository: wanted.Repository) -> Held:
+    """Return what a hub has of a repository. Raises Refusal."""
+    hub = Hub(address, token)
+    listed = {entry.path: entry for entry in hub.entries(repository) or () if repository.takes(entry.path)}
+    lock = wanted.read_lock(repository.locked, f"the lock of {repository.name}").files if repository.locked else {}
+    gone = sorted(path for path in lock if repository.takes(path) and path not in listed)
+    if gone or not listed:
+        detail = f"the hub does not have {gone[0] if gone else 'any of its files'}"
+        raise refuse("M009", name=repository.name, detail=detail)
+    wanted.check_formats(repository, listed)
+    files = (
+        (path, _file(repository, entry, lock.get(path, ""), hub))
+        for path, entry in sorted(listed.items())
+        if not lock or path in lock
+    )
+    return Held(repository, tuple(files))
 
 
 def _file(repository: wanted.Repository, entry: wanted.Entry, locked: str, hub: Hub) -> File:

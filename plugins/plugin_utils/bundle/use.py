@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.models import wanted
+from ansible_collections.gpulab.node.plugins.module_utils.models.sources import held
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import repositories
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -68,9 +69,10 @@ def _lacking_models(bundle: Mapping[str, Any], plan: Mapping[str, Any], values: 
     if "model_store" not in plan["due"] or values["model_store_folder"] or values["model_store_state"] == "absent":
         return
     for repository in (wanted.repository(given, {}) for given in values["model_store_repositories"] or ()):
-        held = bundle["models"].get(f"{repository.folder}/{repository.revision}")
-        if held is None or held["patterns"] != [*repository.files]:
-            yield f"the model {repository.label}" + (" with these files" if held else "")
+        if held(bundle["models"], repository) is None:
+            yield f"the model {repository.label}" + (
+                " with these files" if repository.place in bundle["models"] else ""
+            )
 
 
 def _packages(plan: Mapping[str, Any]) -> Iterable[str]:

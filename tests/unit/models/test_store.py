@@ -403,7 +403,7 @@ def bundle(lab, hub, monkeypatch):
         files = [file for one in held for _path, file in one.files]
         fetching.fetch(lab.top / "bundle", fetching.missing(lab.top / "bundle", files))
         assert fetching.missing(lab.top / "bundle", files) == []
-        told = {f"{one.repository.folder}/{one.repository.revision}": one.record(lab.top / "bundle") for one in held}
+        told = {one.repository.place: one.record(lab.top / "bundle") for one in held}
         return {"address": f"file://{lab.top}/bundle", "models": told}
 
     return make
@@ -430,6 +430,12 @@ def test_a_turned_byte_of_a_bundle_is_refused(lab, bundle):
     path = next((lab.top / "bundle").rglob("model.safetensors"))
     path.write_bytes(path.read_bytes()[::-1])
     assert "M002" in refused(lab, WISH, folder=None, bundle=given)
+
+
+def test_the_hub_is_asked_once_for_what_several_hosts_want(hub):
+    for _host in range(3):
+        list(models.asked({"repositories": [WISH], "hub": hub.address}))
+    assert (hub.top / "asked").read_text().count("/api/") == 1
 
 
 def test_a_lock_says_what_comes_into_a_bundle(lab, hub):
