@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import Request
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import files
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.bundle import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
-from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import trusting
+from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import opener
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -73,7 +73,7 @@ class Served:
     def __init__(self, address: str, certificates: str = "") -> None:
         """Remember where it is. Raises ValueError."""
         self.address = address.rstrip("/")
-        self._opener = build_opener(HTTPSHandler(context=trusting(certificates)))
+        self._opener = opener(certificates)
 
     def __str__(self) -> str:
         """Return its address."""

@@ -16,12 +16,12 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import Request
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, download
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.models import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.models.wanted import MODELS, SHA256, Entry, path_problem
-from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import trusting
+from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import opener
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ class Bundle:
     def __init__(self, address: str, models: dict[str, Any]) -> None:
         """Ask nothing yet: who signed the bundle has signed this."""
         self._address, self._models = address, models
-        self._opener = build_opener(HTTPSHandler(context=trusting("")))  # as the bundle itself is read
+        self._opener = opener()  # as the bundle itself is read
 
     def entries(self, repository: Repository) -> list[Entry] | None:
         """Return the files of a repository."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, build_opener
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, LATE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
-from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import trusting
+from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import opener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +54,7 @@ def _asking(
     def _problem(url: str, exact: bool) -> str:  # noqa: FBT001 - as the source says
         os.environ.update(proxies(url))
         try:
-            with build_opener(HTTPSHandler(context=trusting(certificates))).open(url, timeout=TIMEOUT) as answer:
+            with opener(certificates).open(url, timeout=TIMEOUT) as answer:
                 answer.read(1)
         except HTTPError as error:
             return for_people(str(error)) if exact or error.code >= 500 else ""  # noqa: PLR2004 - the server's own fault

@@ -1,13 +1,18 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PEM certificates as data."""
+"""PEM certificates as data, and connections that trust them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import ssl
+from typing import TYPE_CHECKING
+from urllib.request import HTTPSHandler, build_opener
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
 
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
 
@@ -49,3 +54,8 @@ def trusting(further: str) -> ssl.SSLContext:
     if further:
         context.load_verify_locations(cadata="\n".join(split(further).values()))
     return context
+
+
+def opener(further: str = "") -> OpenerDirector:
+    """Return what opens addresses, and trusts as trusting() says. Raises ValueError."""
+    return build_opener(HTTPSHandler(context=trusting(further)))
