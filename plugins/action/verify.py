@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Declared, ResultRecord
 
 ARGUMENTS = {
-    "level": {"type": "str", "choices": ["quick", "standard", "burn-in"], "default": "quick"},
+    "level": {"type": "str", "choices": [*own_checks.LEVELS], "default": "quick"},
     "subjects": {"type": "list", "elements": "str", "choices": runner.SUBJECT_NAMES, "default": []},
     "known": {"type": "dict", "default": {}},
     "fail_on": {"type": "str", "choices": ["warn", "fail"], "default": "fail"},

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import model
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import masked
 from ansible_collections.gpulab.node.plugins.plugin_utils.own_checks.files import LEVELS
 
 if TYPE_CHECKING:
@@ -54,21 +55,21 @@ def judged(check: OwnCheck, reading: Mapping[str, Any]) -> model.Result:
     problem, status = reading.get("problem"), reading.get("status")
     if problem:
         return model.unknown(shown(str(problem)))
-    if check.parse != "status" and status != 0:
+    if check.parse == "status":
+        value, what, said = status, f"the command ended with {status}", shown(str(reading.get("errors", "")))
+    elif status != 0:
         return model.unknown(shown(f"the command ended with {status}: {reading.get('errors', '')}"))
-    try:
-        value = status if check.parse == "status" else read(check, str(reading.get("output", "")))
-    except NoValueError as error:
-        return model.unknown(shown(str(error)))
+    else:
+        try:
+            value = read(check, str(reading.get("output", "")))
+        except NoValueError as error:
+            return model.unknown(shown(str(error)))
+        what, said = f"{shown(str(value))} {check.unit}".strip(), ""
     wanted = bounds(check)
     broken = [text for text, holds in wanted if not holds(value)]
-    what = f"{shown(str(value))} {check.unit}".strip()
-    if check.parse == "status":
-        what = f"the command ended with {status}"
     if not broken:
         return model.ok(what, value, unit=check.unit or None)
     answer = model.fail if check.severity == "fail" else model.warn
-    said = shown(str(reading.get("errors", ""))) if check.parse == "status" else ""
     return answer(
         f"{what}, wanted: {', '.join(broken)}" + (f" ({said})" if said else ""),
         "own_check",
@@ -140,5 +141,5 @@ def is_number(value: Any) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return a text of a node's as a line that terminals and pages can show."""
-    return re.sub(r"[^ -~]+", " ", text).strip()[:MOST_SHOWN]
+    """Return a text of a node's as a line that terminals and pages can show, without secrets."""
+    return masked(re.sub(r"[^ -~]+", " ", text)).strip()[:MOST_SHOWN]

@@ -168,6 +168,14 @@ def test_a_node_that_answers_nonsense_is_unknown(output, parse):
         assert judge.results([own], nonsense)[0]["severity"] == "unknown"
 
 
+def test_what_a_command_printed_is_shown_without_secrets():
+    own = files.OwnCheck(**{**STATUS, "command": ("/bin/true",)})
+    for bad in (reading(status=1, errors="https://ada:geheim77@x"), reading(problem="https://ada:geheim77@x")):
+        result = judge.judged(own, bad)
+        assert "https://" in result.summary + str(result.reason)
+        assert "geheim77" not in str(result)
+
+
 def test_no_answer_is_neither_good_nor_bad():
     for bad in (reading(problem="it was ended after 5 s"), reading("512", status=3, errors="x")):
         assert judge.judged(check(), bad).severity == "unknown"
