@@ -35,7 +35,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.containers.work_images
     layout,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath, locks, records
-from ansible_collections.gpulab.node.plugins.module_utils.core.files import make_directory
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import free_bytes, make_directory
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.work_images import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 
@@ -157,8 +157,7 @@ class WorkStore:
 
     def check_space(self, needed: int) -> None:
         """Raise Refusal K005 where the disk has not so many bytes for what comes."""
-        there = next(path for path in (self.directory, *self.directory.parents) if path.exists())
-        free = shutil.disk_usage(there).free
+        free = free_bytes(self.directory)
         if needed + SPARE > free:
             raise self.full(needed + SPARE, free)
 

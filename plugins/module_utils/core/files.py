@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import shlex
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -38,6 +39,12 @@ def sha256(path: Path) -> str:
         for part in iter(lambda: stream.read(_CHUNK), b""):
             found.update(part)
     return found.hexdigest()
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how much a directory may still take. One that is not there yet takes what the place for it does."""
+    there = next(path for path in (directory, *directory.parents) if path.is_dir())
+    return shutil.disk_usage(there).free
 
 
 def own_text(path: Path) -> str | None:

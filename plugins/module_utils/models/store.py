@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
-from ansible_collections.gpulab.node.plugins.module_utils.core.files import make_directory
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import free_bytes, make_directory
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.models import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.models import holders
@@ -138,9 +138,7 @@ class Store:
 
     def check_space(self, needed: int) -> None:
         """Raise Refusal M004 where the disk has not so many bytes for what comes."""
-        there = next(path for path in (self.directory, *self.directory.parents) if path.is_dir())
-        status = os.statvfs(there)
-        free = status.f_bavail * status.f_frsize
+        free = free_bytes(self.directory)
         if needed and needed + SPARE > free:
             raise self.full(needed, free)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 from ansible.module_utils.urls import open_url
 from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import MOST_NAMED
 from ansible_collections.gpulab.node.plugins.module_utils.core import download
-from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
+from ansible_collections.gpulab.node.plugins.module_utils.core.files import free_bytes, sha256
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.models.store import digests
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.folder import WORK
@@ -68,8 +67,7 @@ def with_size(file: File) -> File:
 def check_space(directory: Path, files: Iterable[File]) -> None:
     """Raise Refusal B002 where these files do not fit."""
     need = sum(file.size for file in files) * MARGIN
-    there = next(path for path in (directory, *directory.parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
+    free = free_bytes(directory)
     if need > free:
         raise refuse("B002", need=round(need / MEGABYTE), path=directory, free=round(free / MEGABYTE))
 
