@@ -234,9 +234,9 @@ def recorded(cut):
 
 
 def test_what_tries_to_get_out_is_recorded(lab, cut):
-    lab.node(NODE).run("getent hosts pypi.org || :; timeout 2 bash -c 'echo > /dev/tcp/192.0.2.1/443' || :")
+    lab.node(NODE).run("getent hosts outside.example || :; timeout 2 bash -c 'echo > /dev/tcp/192.0.2.1/443' || :")
     names, packets = cut
-    assert {name for _asker, name in names.foreign} == {"pypi.org"}
+    assert {name for _asker, name in names.foreign} == {"outside.example"}
     assert {(target, port) for _source, target, port in packets.foreign} == {("192.0.2.1", 443)}
     names.foreign.clear()
     packets.foreign.clear()
