@@ -75,6 +75,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "pages": "the frame, the style and the script that all HTML pages have",
         },
         {
+            "acceptance": "whether a cluster is as it should be, measured and signed",
             "advisories": "which node has which of NVIDIA's known holes",
             "plan": "from facts, settings and catalog to a plan, or to a refusal",
             "usage": "who used the GPUs in a month",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refusals about the fence, the rollout, the nightly proof and the monitoring server."""
+"""Refusals about the fence, the rollout, the acceptance, the nightly proof and the monitoring server."""
 
 from __future__ import annotations
 
@@ -108,5 +108,45 @@ CODES = {
         "{system} on {host} has no packages of Prometheus",
         "Use a server with Debian or Ubuntu for the group monitoring_server.",
     ),
+    # F140 to F159: the acceptance
+    "F140": (
+        "{host} is in use: {who}",
+        "Run again when they are done, or let acceptance_fence wait for them behind a fence. Nothing was measured.",
+    ),
+    "F141": (
+        "nodes with different boards cannot be accepted together: {detail}",
+        "Accept them one kind at a time (-l). Nothing was measured.",
+    ),
+    "F142": (
+        (
+            "nothing says what these {nodes} nodes should reach: there is no floor, no earlier certificate, and fewer"
+            " than four nodes"
+        ),
+        "Set acceptance_floors, or accept four nodes or more together. Nothing was measured.",
+    ),
+    "F143": (
+        "others than its owner may read or replace the key {path}",
+        "chmod go-rwx {path}; if somebody may have read it, make another one. Nothing was measured.",
+    ),
+    "F144": (
+        "{host} is not as it was when the acceptance {run} began: {detail}",
+        "Begin again: move {directory} away, then run the same command. Nothing more was measured.",
+    ),
+    "F145": (
+        "the certificate {path} does not hold: {detail}",
+        (
+            "Do not rely on it. Take it from where it was written, with its signature, and let acceptance_signers name"
+            " who may sign."
+        ),
+    ),
+    "F146": (
+        "the acceptance {run} is at work: {user} on {machine}, process {pid}",
+        "Wait until it ends, or stop it there; the same command then goes on with it. Nothing was measured.",
+    ),
+    "F147": (
+        "the nodes differ in {what}, and no majority of three says which of them are right: {detail}",
+        "Make them alike, or accept those that are alike together (-l). Nothing was measured.",
+    ),
+    "F148": ("the nodes are not accepted: {detail}", "Mend what the page names ({page}), and run it again."),
 }
 refuse = partial(build, CODES)

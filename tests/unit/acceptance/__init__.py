@@ -1,0 +1,1 @@
+"""Tests of the acceptance: its ladder, its state, its certificate."""
