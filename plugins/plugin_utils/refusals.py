@@ -9,6 +9,7 @@ from functools import partial
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import build
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
+    bmc,
     bundle,
     capture,
     containers,
@@ -39,6 +40,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals import (
 
 LETTERS = "HIPDCESVRGFUJMBK"  # the order of the documents
 SUBJECTS = (
+    bmc,
     bundle,
     capture,
     containers,

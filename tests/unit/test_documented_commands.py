@@ -32,6 +32,7 @@ RUN_BY = {
     "python3 -BEs /usr/local/lib/gpulab-models/models.py": "molecule/model_store/test_model_store.py",
     "ansible-playbook playbooks/usage.yml": "molecule/monitoring_server/test_monitoring_server.py",
     "ansible-playbook playbooks/advisories.yml": "molecule/container_toolkit/test_container_toolkit.py",
+    "ansible-playbook playbooks/bmc.yml": "tests/unit/bmc/test_playbook.py",
     "ansible-playbook playbooks/bundle.yml": "tests/lab/test_offline.py",
     "ansible-playbook playbooks/bundle_verify.yml": "tests/unit/bundle/test_folder.py",
     "ansible-playbook playbooks/history.yml": "tests/unit/history/test_playbook.py",

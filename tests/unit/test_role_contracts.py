@@ -16,6 +16,7 @@ ROLES = sorted(path.parent for path in (ROOT / "roles").glob("*/tasks"))
 # Roles that only read and decide, or that a machine has to be rebooted for: tests/lab and tests/vm see them at work.
 WITHOUT_SCENARIO = {
     "advisories",  # that of container_toolkit runs its playbook
+    "bmc",
     "bundle",
     "diagnose",
     "fence",
@@ -172,7 +173,9 @@ def test_every_role_begins_by_holding_the_node(role):
     begins = "work: begin" in "".join(path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml"))
     depends = "gpulab.node.plan" in load(role / "meta/main.yml").get("dependencies", ())
     assert (
-        begins or depends or role.name in {"advisories", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
+        begins
+        or depends
+        or role.name in {"advisories", "bmc", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
     )
 
 

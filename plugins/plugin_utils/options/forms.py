@@ -172,6 +172,15 @@ OPTIONS: dict[str, Form] = {
     "base_http_proxy": PROXY,
     "base_https_proxy": PROXY,
     "base_no_proxy": HOSTS,
+    "bmc_address": Form(
+        r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?", "a host or HOST:PORT, IPv6 as [ADDRESS]"
+    ),
+    "bmc_fingerprint": Form(r"[0-9A-Fa-f]{2}(:?[0-9A-Fa-f]{2}){31}", "a SHA-256, 64 hexadecimal digits", 95),
+    "bmc_hosts": LINE,
+    "bmc_json": HERE,
+    "bmc_password": Form(r"[!-~]+", "a password of printable ASCII without blanks", 256, secret=True),
+    "bmc_serial": Form(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a serial number of letters, digits and '._/-'", 64),
+    "bmc_user": Form(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*", "a name of letters, digits and '_.@-'", 64),
     "bundle_directory": HERE,
     "bundle_hosts": LINE,
     "bundle_keys": HERE,

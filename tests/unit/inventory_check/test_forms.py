@@ -16,8 +16,9 @@ TEXTS = sorted(place for place, form in forms.OPTIONS.items() if place in PLACES
 REFUSED = {"GPULAB-I007", "GPULAB-I030", "GPULAB-I031", "GPULAB-E018"}
 MAPPINGS = sorted(place for place, form in forms.OPTIONS.items() if form.entries)
 # Texts that are no argument, no path on a node and in no file there: patterns of hosts, paths on the controller.
+SECRETS = ("secure_boot_mok_password", "directory_bind_password", "model_store_token", "bmc_password")
 FREE = {forms.LINE, forms.SECRET, forms.HERE}
-FREE |= {forms.OPTIONS[name] for name in ("secure_boot_mok_password", "directory_bind_password", "model_store_token")}
+FREE |= {forms.OPTIONS[name] for name in SECRETS}
 
 
 def refusals(place, value):

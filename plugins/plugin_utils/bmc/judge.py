@@ -1,0 +1,140 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which machine a BMC is to be of, what is kept of a reading, and what to look at. No I/O happens here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, first
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Event, Reading
+
+CLOCK_SECONDS = 60.0
+LOST = "gpulab does not know which machine the BMC is to be of, and what its logs said before."
+_TOLD = 5  # events in a line
+_MOST_SEEN = 20000
+_BAD = ("Warning", "Critical")
+# Some boards have a text of their maker's in place of a number: of such no two machines differ.
+_SERIAL = re.compile(r"(?=.*\d)(?!0?123456789?\Z)(?!(.)\1*\Z)[A-Za-z0-9][A-Za-z0-9._/-]{3,63}")
+
+
+@dataclass
+class Cycle:
+    """A power cycle of this node: when, why, by whom, and how far it came (begun, off, on, failed)."""
+
+    at: str
+    by: str
+    state: str
+
+
+@dataclass
+class Record:
+    """What the controller keeps of a node's BMC. seen: the keys of the records of its logs at the last reading."""
+
+    host: str
+    serial: str
+    at: str
+    seen: list[str] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)
+    cycles: list[Cycle] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What somebody should look at."""
+
+    id: str
+    text: str
+
+
+def serial(host: str, given: str | None, inside: str | None, before: Record | None, path: str) -> str:
+    """Return the serial number that the BMC's system has to have. Raises Refusal F105, F106.
+
+    given is the inventory's word, which counts alone. inside is what the node says, None where it could not be asked;
+    before and path are the record of the last reading.
+    """
+    if given:
+        return given
+    if inside is None:
+        if before is None:
+            raise refuse("F105", host=host, detail="it cannot be asked, and its BMC was never read")
+        return before.serial
+    if not _SERIAL.fullmatch(inside):
+        raise refuse("F105", host=host, detail=f"it says {inside[:64]!r}, which names no machine")
+    if before and before.serial != inside:
+        raise refuse("F106", host=host, serial=inside, before=before.serial, path=path)
+    return inside
+
+
+def new_events(reading: Reading, before: Record | None) -> list[Event]:
+    """Return the records of the logs that were not there at the last reading."""
+    seen = set(before.seen if before else ())
+    return [event for event in reading.events if event.key not in seen]
+
+
+def findings(reading: Reading, new: list[Event]) -> list[Finding]:
+    """Return what somebody should look at."""
+    found = []
+    if reading.health and reading.health != "OK":
+        found.append(Finding("bmc-health", f"the BMC calls the health of the machine {reading.health}"))
+    bad = [event for event in new if event.severity in _BAD]
+    if bad:
+        latest = sorted(bad, key=lambda event: event.created, reverse=True)
+        told = first(
+            [f"{event.created or 'no time'} {event.severity}: {event.message}" for event in latest], _TOLD, "; "
+        )
+        found.append(Finding("bmc-events", f"{counted(len(bad), 'new record')} of its logs: {told}"))
+    off = reading.clock_seconds
+    if off is not None and abs(off) > CLOCK_SECONDS:
+        words = "ahead of" if off > 0 else "behind"
+        text = f"its clock is {abs(off):.0f} s {words} the controller's: times of its logs are wrong by that"
+        found.append(Finding("bmc-clock", text))
+    found += [
+        Finding("bmc-log-full", f"the log {log.name} is full with {log.records} records: new ones are lost")
+        for log in reading.logs
+        if log.full
+    ]
+    return found
+
+
+def document(host: str, at: str, reading: Reading, new: list[Event], found: list[Finding]) -> dict[str, Any]:
+    """Return a reading for programs."""
+    kept = {name: value for name, value in asdict(reading).items() if name not in {"events", "path", "target"}}
+    return {
+        "host": host,
+        "at": at,
+        **kept,
+        "new_events": [asdict(one) for one in new],
+        "findings": [asdict(one) for one in found],
+    }
+
+
+def kept(reading: Reading, before: Record | None, shown: dict[str, Any]) -> Record:
+    """Return what the controller keeps. Of a log that was not read this time, what was seen before stays."""
+    read = {log.name for log in reading.logs}
+    seen = [key for key in (before.seen if before else []) if not any(key.startswith(f"{name} ") for name in read)]
+    seen += [event.key for event in reading.events]
+    cycles = before.cycles if before else []
+    return Record(shown["host"], reading.serial, shown["at"], seen[-_MOST_SEEN:], shown, cycles)
+
+
+def lines(reading: Reading, new: list[Event], found: list[Finding]) -> list[str]:
+    """Return a reading for people."""
+    machine = " ".join(filter(None, (reading.manufacturer, reading.model))) or "a machine"
+    power = reading.power or "not told"
+    named = [f"{one.name} {one.version or '(no version)'}" for one in reading.firmware]
+    logs = ", ".join(f"{log.name}: {counted(log.records, 'record')}" for log in reading.logs) or "not read"
+    told = [
+        f"{machine}, serial number {reading.serial}, power {power}, health {reading.health or 'not told'}",
+        f"firmware: {first(named, 12) or 'not read'}",
+        f"logs: {logs}; {counted(len(new), 'new record')}",
+        *(f"{one.id}: {one.text}" for one in found),
+    ]
+    silent = [f"{one.part} ({one.why})" for one in reading.not_read]
+    return [*told, f"not read, which does not mean absent: {first(silent, 8, '; ')}"] if silent else told

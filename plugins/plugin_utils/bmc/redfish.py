@@ -1,0 +1,391 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a BMC says by Redfish of the one system that has a node's serial number. Nothing is changed, no log is cleared.
+
+A part that is not answered (404, 503, another form) is "not read", which never means that it is absent. Each text is
+one line of at most connection.MOST_TEXT characters, without control codes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, TypedDict
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import MOST_TEXT, Link, PartError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection
+
+MOST_SYSTEMS, MOST_FIRMWARE, MOST_LOGS, MOST_ENTRIES = 32, 64, 8, 2000
+_PAGES = 100
+WRAPS = "WrapsWhenFull"
+
+
+_Collection = TypedDict("_Collection", {"Members": "list[Link]", "Members@odata.nextLink": "str | None"}, total=False)
+
+
+class _Status(TypedDict, total=False):
+    Health: str | None
+    State: str | None
+
+
+class _SystemLinks(TypedDict, total=False):
+    Chassis: list[Link] | None
+    ManagedBy: list[Link] | None
+
+
+_Reset = TypedDict(
+    "_Reset",
+    {"target": "str", "ResetType@Redfish.AllowableValues": "list[str] | None", "@Redfish.ActionInfo": "str | None"},
+    total=False,
+)
+_Actions = TypedDict("_Actions", {"#ComputerSystem.Reset": "_Reset | None"}, total=False)
+
+
+class _System(TypedDict, total=False):
+    SerialNumber: str | None
+    UUID: str | None
+    Manufacturer: str | None
+    Model: str | None
+    PartNumber: str | None
+    BiosVersion: str | None
+    PowerState: str | None
+    Status: _Status | None
+    Links: _SystemLinks | None
+    LogServices: Link | None
+    Actions: _Actions | None
+
+
+class _Manager(TypedDict, total=False):
+    FirmwareVersion: str | None
+    DateTime: str | None
+    LogServices: Link | None
+
+
+class _ChassisLinks(TypedDict, total=False):
+    ComputerSystems: list[Link] | None
+
+
+class _Chassis(TypedDict, total=False):
+    Links: _ChassisLinks | None
+
+
+class _UpdateService(TypedDict, total=False):
+    FirmwareInventory: Link | None
+
+
+class _Firmware(TypedDict, total=False):
+    Id: str | None
+    Name: str | None
+    Version: str | None
+
+
+class _LogService(TypedDict, total=False):
+    Id: str | None
+    Name: str | None
+    MaxNumberOfRecords: int | None
+    OverWritePolicy: str | None
+    Entries: Link | None
+
+
+_Entry = TypedDict(
+    "_Entry",
+    {
+        "@odata.id": "str | None",
+        "Id": "str | None",
+        "Created": "str | None",
+        "Severity": "str | None",
+        "Message": "str | None",
+    },
+    total=False,
+)
+_Entries = TypedDict(
+    "_Entries",
+    {"Members": "list[_Entry]", "Members@odata.count": "int | None", "Members@odata.nextLink": "str | None"},
+    total=False,
+)
+
+
+class _Parameter(TypedDict, total=False):
+    Name: str | None
+    AllowableValues: list[str] | None
+
+
+class _ActionInfo(TypedDict, total=False):
+    Parameters: list[_Parameter] | None
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part with firmware; version is empty where the BMC does not tell it."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """A record of a log. created is the BMC's time in ISO 8601, empty where it has none."""
+
+    log: str
+    number: str
+    created: str
+    severity: str
+    message: str
+
+    @property
+    def key(self) -> str:
+        """Return what no other record of any time has: numbers start again when somebody clears a log."""
+        return f"{self.log} {self.number} {self.created}"
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log, and whether the next record is lost because it is full."""
+
+    name: str
+    records: int
+    full: bool
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """A part that was not read, and why."""
+
+    part: str
+    why: str
+
+
+@dataclass
+class Reading:
+    """What a BMC says. clock_seconds: how far its clock is ahead of the controller's, None where it was not read.
+
+    chassis_systems: how many systems share a chassis with this one, it included; None where that was not read. resets:
+    what ComputerSystem.Reset takes, None where that was not read. path and target are the system's, and of its reset.
+    """
+
+    path: str
+    serial: str
+    target: str = ""
+    resets: list[str] | None = None
+    redfish: str = ""
+    uuid: str = ""
+    manufacturer: str = ""
+    model: str = ""
+    part_number: str = ""
+    power: str = ""
+    health: str = ""
+    chassis_systems: int | None = None
+    clock_seconds: float | None = None
+    firmware: list[Component] = field(default_factory=list)
+    logs: list[Log] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    not_read: list[NotRead] = field(default_factory=list)
+
+
+def read(bmc: Connection, serial: str) -> Reading:
+    """Read the system with this serial number. Raises Refusal F100 to F103, F107."""
+    path, system, silent = _find(bmc, serial)
+    found = Reading(path, serial, redfish=said(bmc.root.get("RedfishVersion")), not_read=silent)
+    found.uuid, found.manufacturer = said(system.get("UUID")), said(system.get("Manufacturer"))
+    found.model, found.part_number = said(system.get("Model")), said(system.get("PartNumber"))
+    found.power, found.health = said(system.get("PowerState")), said((system.get("Status") or {}).get("Health"))
+    _note(found, "BIOS", lambda: _bios(found, system))
+    _note(found, "power actions", lambda: _resets(bmc, found, system))
+    _note(found, "chassis", lambda: _chassis(bmc, found, system))
+    _note(found, "firmware", lambda: _firmware(bmc, found))
+    places: dict[str, Link | None] = {"log of the system": system.get("LogServices")}
+    for number, link in enumerate((system.get("Links") or {}).get("ManagedBy") or [], 1):
+        of_manager = "BMC" if number == 1 else f"BMC {number}"
+
+        def manager(link: Link = link, name: str = of_manager) -> None:
+            places[f"log of the {name}"] = _manager(bmc, found, link, name)
+
+        _note(found, of_manager, manager)
+        if number == MOST_LOGS:
+            break
+    for part, place in places.items():
+        _note(found, part, lambda place=place, part=part: _logs(bmc, found, part, place))  # type: ignore[misc]
+    return found
+
+
+def power(bmc: Connection, path: str, serial: str) -> str:
+    """Return the power state of a system now, such as On, after its serial number. Raises PartError, Refusal."""
+    system = bmc.get(path, _System)
+    if _serial(system) != serial:
+        message = f"it has the serial number {_serial(system) or 'of nobody'} now"
+        raise PartError(message)
+    return said(system.get("PowerState"))
+
+
+def said(text: str | None) -> str:
+    """Return a text of the BMC's in one line that may be shown."""
+    return one_line((text or "").strip()[: MOST_TEXT * 2])[:MOST_TEXT]
+
+
+def _find(bmc: Connection, serial: str) -> tuple[str, _System, list[NotRead]]:
+    """Return the one system with this serial number, never merely the first, and those that do not answer."""
+    try:
+        paths = list(dict.fromkeys(link["@odata.id"] for link in _members(bmc, bmc.root.get("Systems"), MOST_SYSTEMS)))
+    except PartError as error:
+        raise bmc.refusal("F107", detail=f"its systems cannot be listed: {error}") from error
+    systems: dict[str, _System] = {}
+    silent: list[NotRead] = []  # such as a board of GPUs while the host is off
+    for path in paths:
+        try:
+            systems[path] = bmc.get(path, _System)
+        except PartError as error:  # noqa: PERF203 - each for itself
+            silent.append(NotRead(f"system {said(path).rpartition('/')[2]}", str(error)))
+    fitting = [(path, system) for path, system in systems.items() if _serial(system) == serial]
+    if len(fitting) == 1:
+        return (*fitting[0], silent)
+    shown = [_serial(system) or "one without a number" for system in systems.values()]
+    shown += [f"{one.part} ({one.why})" for one in silent]
+    raise bmc.refusal("F103", serial=serial, seen=first(shown, 4) or "none at all")
+
+
+def _serial(system: _System) -> str:
+    return said(system.get("SerialNumber"))
+
+
+def _note(found: Reading, part: str, read_part: Callable[[], None]) -> None:
+    """Read a part; note it where it cannot be read."""
+    try:
+        read_part()
+    except PartError as error:
+        found.not_read.append(NotRead(part, str(error)))
+
+
+def _members(bmc: Connection, link: Link | None, most: int) -> Iterator[Link]:
+    """Yield the links of a collection, page by page. Raises PartError where there are more than most."""
+    count = 0
+    path = _there(link)
+    for _page in range(_PAGES):
+        page = bmc.get(path, _Collection)
+        for one in page.get("Members") or []:
+            count += 1
+            if count > most:
+                message = f"it has more than {most} members"
+                raise PartError(message)
+            yield one
+        path = page.get("Members@odata.nextLink") or ""
+        if not path:
+            return
+    message = f"it has more than {_PAGES} pages"
+    raise PartError(message)
+
+
+def _there(link: Link | None) -> str:
+    if not link:
+        message = "the BMC does not say where it is"
+        raise PartError(message)
+    return link["@odata.id"]
+
+
+def _bios(found: Reading, system: _System) -> None:
+    version = said(system.get("BiosVersion"))
+    if not version:
+        message = "the BMC does not tell its version"
+        raise PartError(message)
+    found.firmware.append(Component("BIOS", version))
+
+
+def _resets(bmc: Connection, found: Reading, system: _System) -> None:
+    """Read what the reset takes, which stands beside it or in a resource of its own."""
+    reset = (system.get("Actions") or {}).get("#ComputerSystem.Reset") or {}
+    values = reset.get("ResetType@Redfish.AllowableValues")
+    found.target = reset.get("target") or ""
+    if values is None:
+        place = reset.get("@Redfish.ActionInfo")
+        parameters = bmc.get(_there({"@odata.id": place} if place else None), _ActionInfo).get("Parameters") or []
+        values = next((one.get("AllowableValues") for one in parameters if one.get("Name") == "ResetType"), None)
+    if values is None or not found.target:
+        message = "the BMC does not say what it takes"
+        raise PartError(message)
+    found.resets = [said(value) for value in values[:MOST_SYSTEMS]]
+
+
+def _chassis(bmc: Connection, found: Reading, system: _System) -> None:
+    """Count the systems of all chassis that the system is in."""
+    links = (system.get("Links") or {}).get("Chassis")
+    if not links or len(links) > MOST_SYSTEMS:
+        message = "the BMC does not say in which chassis it is"
+        raise PartError(message)
+    systems: set[str] = {found.path.rstrip("/")}
+    for link in links:
+        held = (bmc.get(link["@odata.id"], _Chassis).get("Links") or {}).get("ComputerSystems")
+        if held is None:
+            message = "a chassis does not say which systems it holds"
+            raise PartError(message)
+        systems |= {one["@odata.id"].rstrip("/") for one in held}
+    found.chassis_systems = len(systems)
+
+
+def _firmware(bmc: Connection, found: Reading) -> None:
+    service = bmc.get(_there(bmc.root.get("UpdateService")), _UpdateService)
+    for link in _members(bmc, service.get("FirmwareInventory"), MOST_FIRMWARE):
+        try:
+            one = bmc.get(link["@odata.id"], _Firmware)
+        except PartError as error:
+            found.not_read.append(NotRead(f"firmware {said(link['@odata.id']).rpartition('/')[2]}", str(error)))
+            continue
+        name = said(one.get("Name")) or said(one.get("Id"))
+        found.firmware.append(Component(name or "without a name", said(one.get("Version"))))
+
+
+def _manager(bmc: Connection, found: Reading, link: Link, name: str) -> Link | None:
+    """Read the BMC's own version and clock; return where its logs are."""
+    begun = time.time()
+    manager = bmc.get(link["@odata.id"], _Manager)
+    now = (begun + time.time()) / 2
+    found.firmware.append(Component(name, said(manager.get("FirmwareVersion"))))
+    at = seconds(manager.get("DateTime"))
+    if at is None:
+        found.not_read.append(NotRead(f"clock of the {name}", "the BMC does not tell its time"))
+    elif found.clock_seconds is None:
+        found.clock_seconds = round(at - now, 1)
+    return manager.get("LogServices")
+
+
+def seconds(time_of_bmc: str | None) -> float | None:
+    """Return a BMC's time as seconds since 1970; None where it is none. One without a zone is taken as UTC."""
+    try:
+        at = datetime.fromisoformat(time_of_bmc or "")
+        return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _logs(bmc: Connection, found: Reading, part: str, place: Link | None) -> None:
+    for link in _members(bmc, place, MOST_LOGS):
+        _note(found, part, lambda link=link: _log(bmc, found, part, link))  # type: ignore[misc]
+
+
+def _log(bmc: Connection, found: Reading, part: str, link: Link) -> None:
+    """Read a log; events of a log that is too long to be read whole are not taken, as none could be called new."""
+    service = bmc.get(link["@odata.id"], _LogService)
+    name = f"{said(service.get('Id')) or said(service.get('Name')) or 'log'} ({part.rpartition(' ')[2]})"
+    path, events, total = _there(service.get("Entries")), [], 0
+    for _page in range(_PAGES):
+        page = bmc.get(path, _Entries)
+        for one in page.get("Members") or []:
+            link_alone = one.get("@odata.id") if not one.get("Id") else None
+            entry = bmc.get(link_alone, _Entry) if link_alone else one
+            number, created = said(entry.get("Id")), said(entry.get("Created"))
+            events.append(Event(name, number, created, said(entry.get("Severity")), said(entry.get("Message"))))
+        total = max(total, page.get("Members@odata.count") or 0, len(events))
+        path = page.get("Members@odata.nextLink") or ""
+        if len(events) > MOST_ENTRIES:
+            message = f"{name} has more than {MOST_ENTRIES} records"
+            raise PartError(message)
+        if not path:
+            break
+    most = service.get("MaxNumberOfRecords") or 0
+    found.logs.append(Log(name, total, 0 < most <= total and service.get("OverWritePolicy") != WRAPS))
+    found.events += events

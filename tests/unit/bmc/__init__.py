@@ -1,0 +1,1 @@
+"""What a BMC is asked, and what it answers."""
