@@ -9,58 +9,99 @@ The password is read from the host's variables here and goes to the BMC alone: i
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core import locks, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Address, Connection
+from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import Record as Fence
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, power, redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Address, Connection, Limits
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.pages.page import REPORTS
+from ansible_collections.gpulab.node.plugins.plugin_utils.peers import host_names
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
 NEEDED = ("bmc_user", "bmc_password")
+READ, CYCLE = "read", "cycle"
+ARGUMENTS = {
+    "work": {"type": "str", "choices": [READ, CYCLE], "default": READ},
+    "power": {"type": "bool", "default": False},
+    "most": {"type": "int", "default": 1},
+    "dead": {"type": "str"},
+    "fence": {"type": "dict"},
+    "run": {"type": "str"},
+    "slurm": {"type": "str"},
+}
+GREETING = 8.0  # seconds in which a living SSH greets
 
 
 class ActionModule(ActionBase):
-    """Read one BMC."""
+    """Read one BMC, or turn its machine off and on."""
 
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the BMC says, for programs and for people, or the refusal."""
         super().run(tmp, task_vars)
-        self.validate_argument_spec({})
+        _validated, args = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
         host = variables["inventory_hostname"]
+        path = REPORTS / "bmc" / f"{file_name(host)}.json"
         try:
             address = self._address(host, variables)
+            if args["work"] == CYCLE:
+                _refuse(host, args, variables, address)
             if address is None:
-                return {"changed": False, "document": None, "lines": ["no bmc_address"]}
-            return self._read(host, address, self._given(variables, "bmc_serial"), variables)
+                return {"changed": False, "cycled": False, "document": None, "lines": ["no bmc_address"]}
+            with self._alone(path):
+                return self._work(address, path, args, variables)
         except Refusal as refusal:
             return failure([refusal])
 
-    def _read(self, host: str, address: Address, given: str, variables: dict[str, Any]) -> dict[str, Any]:
-        path = REPORTS / "bmc" / f"{file_name(host)}.json"
+    def _alone(self, path: Path) -> AbstractContextManager[None]:
+        """Hold a node's record, so that two runs cannot turn its machine off and on together. Raises Refusal S022."""
+        if self._task.check_mode:
+            return contextlib.nullcontext()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return locks.held(path.with_suffix(".lock"))
+
+    def _work(self, address: Address, path: Path, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Read the BMC, and keep what it says; then turn the machine off and on, if that is the work."""
+        host, changes = address.host, not self._task.check_mode
         before = records.read(path, judge.Record, None, judge.LOST)
-        serial = judge.serial(host, given, self._inside(variables), before, str(path))
-        with Connection(address) as bmc:
+        inside = self._inside(variables)
+        serial = judge.serial(host, self._given(variables, "bmc_serial"), inside, before, str(path))
+        told: list[str] = []
+        with Connection(address, power.LIMITS if args["work"] == CYCLE else Limits()) as bmc:
             reading = redfish.read(bmc, serial)
-        reading.not_read += [redfish.NotRead("end of the session", why) for why in bmc.left]
-        new = judge.new_events(reading, before)
-        found = judge.findings(reading, new)
-        shown = judge.document(host, time.strftime(TIME, time.gmtime()), reading, new, found)
-        if not self._task.check_mode:
-            records.write(Path(path), asdict(judge.kept(reading, before, shown)))
-        return {"changed": False, "document": shown, "lines": judge.lines(reading, new, found)}
+            new = judge.new_events(reading, before)
+            found = judge.findings(reading, new)
+            shown = judge.document(host, time.strftime(TIME, time.gmtime()), reading, new, found)
+            record = judge.kept(reading, before, shown)
+            if changes:
+                records.write(path, asdict(record))
+            if args["work"] == CYCLE:
+                power.refuse_unsafe(bmc, reading, self.evidence(args, variables, reached=inside is not None))
+                told = [f"would ask: {', '.join(power.steps(reading))}"]
+                if changes:
+                    told = power.cycle(bmc, reading, _noting(path, record))
+        lines = [*judge.lines(reading, new, found), *told, *bmc.left]
+        cycled = args["work"] == CYCLE
+        return {"changed": cycled, "cycled": cycled and changes, "document": shown, "lines": lines}
 
     def _given(self, variables: dict[str, Any], name: str) -> str:
         """Return a text of the inventory, empty where it has none."""
@@ -85,3 +126,56 @@ class ActionModule(ActionBase):
             result = self._execute_module(module_name="gpulab.node.bmc", module_args={}, task_vars=variables)
         said = result.get("serial")
         return said if isinstance(said, str) else None
+
+    def evidence(self, args: dict[str, Any], variables: dict[str, Any], *, reached: bool) -> power.Evidence:
+        """Return what is known of the node's work: from its fence, or from outside where it does not answer."""
+        host, mine = variables["inventory_hostname"], this_run(os.getppid())
+        run, looked = args["run"] or f"{mine['user']} on {mine['machine']}", args["fence"] or {}
+        users = looked.get("users")
+        if reached or isinstance(users, str):  # of one of the two alone nobody knows who uses it: no fence, so no cut
+            try:
+                fence = records.typed(looked.get("fence"), Fence) if looked.get("fence") else None
+            except ValueError:
+                fence = None
+            return power.Evidence(
+                run, reached=True, fence=fence, users=users if isinstance(users, str) else "nobody knows by whom"
+            )
+        given = variables.get("hostvars", {}).get(host, variables)
+        names = [host, *map(str, host_names.names(host, given))]
+        named = args["dead"] == host
+        return power.Evidence(run, reached=False, ssh=self._greets(host), slurm=args["slurm"], names=names, named=named)
+
+    def _greets(self, host: str) -> bool:
+        """Tell whether SSH answers at the node's address: then it lives, whatever keeps gpulab from it."""
+        try:
+            place = (self._connection.get_option("host") or host, int(self._connection.get_option("port") or 22))
+        except KeyError:
+            return True  # not by SSH, so nobody can tell
+        with contextlib.suppress(OSError), socket.create_connection(place, GREETING) as asked:
+            asked.settimeout(GREETING)
+            return asked.recv(4) == b"SSH-"
+        return False
+
+
+def _refuse(host: str, args: dict[str, Any], variables: dict[str, Any], address: Address | None) -> None:
+    """Raise Refusal F104, F110, F111 where nothing may be turned off at all."""
+    if address is None:
+        raise refuse("F104", host=host, options="bmc_address")
+    if not args["power"]:
+        raise refuse("F110", host=host)
+    count = len(variables["ansible_play_hosts_all"])
+    if count > args["most"]:
+        raise refuse("F111", count=count, most=args["most"])
+
+
+def _noting(path: Path, record: judge.Record) -> Callable[[str], None]:
+    """Return what writes down how far a power cycle came."""
+    mine = this_run(os.getppid())
+    begun = judge.Cycle(time.strftime(TIME, time.gmtime()), f"{mine['user']} on {mine['machine']}", "")
+    record.cycles = [*record.cycles[-99:], begun]
+
+    def note(state: str) -> None:
+        begun.state = state
+        records.write(path, asdict(record))
+
+    return note

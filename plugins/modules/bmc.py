@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bmc
-short_description: Read the BMC of a node by Redfish
+short_description: Read the BMC of a node by Redfish, or turn the node off and on by it
 version_added: 1.1.0
 description:
   - The controller asks the BMC at C(bmc_address), in a session of its own that is deleted at the end, and nobody else.
@@ -17,10 +17,40 @@ description:
     read. A node that cannot be reached is the machine that it was at the last reading.
   - The address, the name and the password are the host's variables C(bmc_address), C(bmc_user), C(bmc_password) and
     C(bmc_fingerprint), as the role C(bmc) describes them. They are no arguments, so that no task shows them.
-options: {}
+  - V(cycle) asks for a soft off, then for power off, then for power on, and reads the power after each. Before the
+    first step it refuses (GPULAB-F110 to F115) a node that is neither fenced by this run and free, nor proven dead, and
+    a machine whose chassis holds others.
+options:
+  work:
+    description: Whether to read only, or to turn the node off and on, too.
+    type: str
+    choices: [read, cycle]
+    default: read
+  power:
+    description: Whether the node may be turned off and on, C(bmc_power).
+    type: bool
+    default: false
+  most:
+    description: How many hosts a play may have that turns them off and on.
+    type: int
+    default: 1
+  dead:
+    description: The host that somebody has looked at and found dead.
+    type: str
+  fence:
+    description: What M(gpulab.node.fence) answered to V(look); one that was not reached has no users.
+    type: dict
+  run:
+    description: The name of the run that the fence has to belong to. Unset means the user and machine of this one.
+    type: str
+  slurm:
+    description: What Slurm says of its nodes where this one does not answer; empty where Slurm does not answer. Unset
+      means that the lab has no Slurm.
+    type: str
 attributes:
   check_mode:
-    description: The BMC is read all the same. The record on the controller is not written, so what is new stays new.
+    description: The BMC is read all the same, and says what it would be asked. The record on the controller is not
+      written, so what is new stays new.
     support: full
 extends_documentation_fragment: [gpulab.node.attributes]
 notes:
@@ -31,6 +61,12 @@ EXAMPLES = r"""
 - name: Read the BMC
   gpulab.node.bmc:
   register: bmc
+
+- name: Turn a node off and on that somebody found dead
+  gpulab.node.bmc:
+    work: cycle
+    power: true
+    dead: node07
 """
 
 RETURN = r"""
@@ -43,6 +79,10 @@ lines:
   returned: success
   type: list
   elements: str
+cycled:
+  description: Whether the node was turned off and on.
+  returned: success
+  type: bool
 refusal:
   description: Code, cause and remedy where the BMC cannot be read, or is that of another machine.
   returned: failure
@@ -52,12 +92,21 @@ refusal:
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
+ARGUMENTS = {
+    "work": {"type": "str", "choices": ["read", "cycle"], "default": "read"},
+    "power": {"type": "bool", "default": False},
+    "most": {"type": "int", "default": 1},
+    "dead": {"type": "str"},
+    "fence": {"type": "dict"},
+    "run": {"type": "str"},
+    "slurm": {"type": "str"},
+}
 SERIAL = "/sys/class/dmi/id/product_serial"  # for root only
 
 
 def main() -> None:
     """Return the node's serial number; empty where the firmware has none."""
-    module = Module(argument_spec={}, supports_check_mode=True)
+    module = Module(argument_spec=ARGUMENTS, supports_check_mode=True)
     module.exit_json(changed=False, serial=Node().text(SERIAL))
 
 

@@ -225,6 +225,8 @@ class Connection:
         headers = {"Accept": "application/json", "OData-Version": "4.0", **self._headers}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        if method != "GET":
+            self._drop()  # on one that the BMC has ended meanwhile, nobody knows whether a change was asked
         fresh = self._http is None
         try:
             with self._at_most() as http:

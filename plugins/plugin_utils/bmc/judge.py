@@ -26,7 +26,7 @@ _SERIAL = re.compile(r"(?=.*\d)(?!0?123456789?\Z)(?!(.)\1*\Z)[A-Za-z0-9][A-Za-z0
 
 @dataclass
 class Cycle:
-    """A power cycle of this node: when, why, by whom, and how far it came (begun, off, on, failed)."""
+    """A power cycle of this node: when, by whom, and how far it came (begun, off, on, failed)."""
 
     at: str
     by: str

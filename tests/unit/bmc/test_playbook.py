@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -126,3 +127,60 @@ def test_a_refusal_of_a_bmc_shows_no_password(play, bmc, tmp_path):
     assert rc != 0
     assert "GPULAB-F102" in said
     assert record(tmp_path) is None
+
+
+def test_a_dead_node_is_turned_off_and_on_by_the_admins_word_alone(play, bmc, tmp_path):
+    asked = {"bmc_do": "cycle", "bmc_serial": stub.SERIAL, "bmc_boot_minutes": 0}
+    for further, code in (
+        ({}, "F110"),
+        ({"bmc_power": True}, "F113"),
+        ({"bmc_power": True, "bmc_cycles_most": 0}, "F111"),
+    ):
+        rc, said = play(**asked, **further)
+        assert rc != 0
+        assert f"GPULAB-{code}" in said
+    asked |= {"bmc_power": True, "bmc_dead": "node07"}
+    rc, said = play("--check", **asked)
+    assert rc == 0, said
+    assert "would ask: GracefulShutdown, ForceOff where it is still on, On" in said
+    assert resets(bmc) == []
+    assert record(tmp_path)["cycles"] == []
+
+    rc, said = play(**asked)
+    assert rc == 0, said
+    assert "GracefulShutdown: power read Off" in said
+    assert resets(bmc) == ["GracefulShutdown", "On"]
+    assert [one["state"] for one in record(tmp_path)["cycles"]] == ["on"]
+
+    rc, said = play(**{**asked, "bmc_boot_minutes": 0.1})
+    assert rc != 0
+    assert "GPULAB-F117" in said
+
+
+def resets(bmc):
+    return [body["ResetType"] for _method, path, body in bmc.asked if path.endswith("ComputerSystem.Reset")]
+
+
+def test_a_node_whose_ssh_answers_is_not_dead(play, bmc, tmp_path):
+    with socket.socket() as living:
+        living.bind(("127.0.0.1", 0))
+        living.listen()
+        hosts = {"node07": {"ansible_host": "127.0.0.1", "ansible_port": living.getsockname()[1]}}
+        (tmp_path / "hosts.yml").write_text(json.dumps({"gpu-nodes": {"hosts": hosts}}), encoding="utf-8")
+        threading.Thread(target=greet, args=(living,), daemon=True).start()
+        asked = {"bmc_do": "cycle", "bmc_serial": stub.SERIAL, "bmc_power": True, "bmc_dead": "node07"}
+        rc, said = play(**asked)
+    assert rc != 0
+    assert "its SSH answers, although gpulab could not log in" in said
+    assert resets(bmc) == []
+
+
+def greet(living):
+    """Greet as SSH does, and hang up."""
+    while True:
+        try:
+            talk = living.accept()[0]
+        except OSError:
+            return
+        with talk:
+            talk.sendall(b"SSH-2.0-stand-in\r\n")

@@ -33,7 +33,7 @@ CODES = {
             " set bmc_serial to the number that the BMC shows. Nothing was changed."
         ),
     ),
-    "F104": ("{host} has a bmc_address, and no {options}", "Set it, bmc_password in a vault. Nothing was asked."),
+    "F104": ("{host} has no {options}, which its BMC needs", "Set it, bmc_password in a vault. Nothing was asked."),
     "F105": (
         "the serial number of {host} is not known: {detail}",
         "Set bmc_serial to what the plate on the machine says, or read the BMC once while the node runs.",
@@ -52,6 +52,42 @@ CODES = {
             "Compare it with what the BMC's own page or console says, and set bmc_fingerprint to it. The password was"
             " not sent."
         ),
+    ),
+    # F110 to F119: turning it off and on
+    "F110": (
+        "{host} may not be turned off and on: bmc_power is not true for it",
+        "Set bmc_power for the hosts for which gpulab may do so. Nothing was changed.",
+    ),
+    "F111": (
+        "{count} nodes would be turned off and on in one run, and bmc_cycles_most is {most}",
+        "Name the node (-l), or raise bmc_cycles_most. Nothing was changed.",
+    ),
+    "F112": (
+        "{host} is not turned off and on by its BMC {address}: {detail}",
+        "Turn it off and on by hand, after a look at what else is in its chassis. Nothing was changed.",
+    ),
+    "F113": (
+        "{host} is neither free nor proven dead: {detail}",
+        (
+            "Fence it and wait for its users (fence_state: present), as the same user. If it does not answer, go and"
+            " look; then let bmc_dead name it. Nothing was changed."
+        ),
+    ),
+    "F114": (
+        "the BMC {address} of {host} cannot turn it off and on: {detail}",
+        "Turn it off and on by hand. What the power was is in its last reading.",
+    ),
+    "F115": (
+        "the power of {host} is neither On nor Off, says its BMC {address}: {state}",
+        "Wait until it is, and run again. Nothing was changed.",
+    ),
+    "F116": (
+        "the BMC {address} of {host} took {asked}, and {seconds} s later the power was {state}",
+        "Look at the machine. The same command goes on from the power that it then has.",
+    ),
+    "F117": (
+        "{host} has power, and does not answer by SSH {minutes} minutes after it was turned on",
+        "Look at its console. It is still out of service if it was fenced.",
     ),
 }
 refuse = partial(build, CODES)

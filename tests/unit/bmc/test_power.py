@@ -1,0 +1,283 @@
+"""A stand-in's power is turned off and on, each step read back; the uncertain is refused before the first one."""
+
+import pytest
+from ansible_collections.gpulab.node.plugins.action import bmc as action
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import power, redfish
+from stubs import bmc as stub
+
+WAITS = power.Waits(soft=0.4, hard=0.4, pause=0.05, start=0.4, look=0.02)
+RUN = "ada on desk"
+FENCE = {
+    "run": RUN,
+    "since": "2026-11-29T10:00:00Z",
+    "by": RUN,
+    "reason": "it hangs",
+    "until": None,
+    "engine": "none",
+    "held": False,
+    "before": {},
+}
+FREE = power.Evidence(RUN, reached=True, fence=FENCE)
+DEAD = power.Evidence(RUN, reached=False, named=True, names=["node07"])
+DOWN = "NodeName=node07 NodeHostName=node07 State=DOWN*+DRAIN Reason=Not responding [slurm@2026-11-29T10:00:00]"
+
+
+@pytest.fixture
+def cycle(connect):
+    """Return a function that does what the action does, and returns the steps that were seen and written down."""
+
+    def done(known=FREE):
+        noted = []
+        with connect() as connection:
+            reading = redfish.read(connection, stub.SERIAL)
+            power.refuse_unsafe(connection, reading, known)
+            return power.cycle(connection, reading, noted.append, WAITS), noted
+
+    return done
+
+
+@pytest.fixture
+def refused(cycle):
+    def code(known=FREE):
+        with pytest.raises(Refusal) as raised:
+            cycle(known)
+        return raised.value
+
+    return code
+
+
+def resets(bmc):
+    return [body["ResetType"] for _method, path, body in bmc.asked if path.endswith("ComputerSystem.Reset")]
+
+
+def allow(bmc, *values):
+    reset = bmc.documents["Systems/1"]["Actions"]["#ComputerSystem.Reset"]
+    reset["ResetType@Redfish.AllowableValues"] = list(values)
+
+
+def test_a_machine_is_shut_down_then_started_and_each_step_is_read_back(bmc, cycle):
+    bmc.delay = 0.1
+    told, noted = cycle()
+    assert resets(bmc) == ["GracefulShutdown", "On"]
+    assert noted == ["begun", "off", "on"]
+    assert [line.partition(" after")[0] for line in told] == ["GracefulShutdown: power read Off", "On: power read On"]
+    assert bmc.power == "On"
+
+
+def test_one_that_does_not_shut_down_is_forced(bmc, cycle):
+    bmc.ignores = {"GracefulShutdown"}
+    cycle()
+    assert resets(bmc) == ["GracefulShutdown", "ForceOff", "On"]
+
+
+def test_a_bmc_without_soft_off_is_forced_at_once(bmc, cycle):
+    allow(bmc, "On", "ForceOff")
+    cycle()
+    assert resets(bmc) == ["ForceOff", "On"]
+
+
+def test_one_that_is_off_is_only_started_whoever_might_use_it(bmc, cycle):
+    bmc.power = "Off"
+    told, noted = cycle(power.Evidence(RUN, reached=False))
+    assert resets(bmc) == ["On"]
+    assert noted == ["begun", "off", "on"]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", ["ForceOff", "On"])
+def test_a_step_that_is_accepted_and_not_done_is_refused_and_noted(bmc, refused, kind):
+    bmc.ignores = {"GracefulShutdown", kind}
+    refusal = refused()
+    assert refusal.code == "F116"
+    assert kind in refusal.cause
+    assert resets(bmc)[-1] == kind
+
+
+def test_a_bmc_that_is_silent_during_the_change_is_asked_again(cycle, monkeypatch):
+    looks = []
+    known = redfish.power
+
+    def sometimes(connection, *place):
+        looks.append(place)
+        if len(looks) == 1:
+            raise redfish.PartError
+        if len(looks) == 2:
+            raise Refusal("F100", "silent.", "")
+        return known(connection, *place)
+
+    monkeypatch.setattr(power.redfish, "power", sometimes)
+    cycle()
+    assert len(looks) > 2
+
+
+def test_a_password_that_is_no_longer_taken_ends_it(bmc, refused, monkeypatch):
+    def no_longer(*_place):
+        raise Refusal("F102", "no.", "")
+
+    monkeypatch.setattr(power.redfish, "power", no_longer)
+    assert refused().code == "F102"
+    assert resets(bmc) == ["GracefulShutdown"]
+
+
+def test_a_bmc_that_does_not_take_the_step_is_refused(bmc, refused):
+    bmc.statuses["Systems/1/Actions/ComputerSystem.Reset"] = 400
+    refusal = refused()
+    assert refusal.code == "F114"
+    assert "400" in refusal.cause
+
+
+def test_another_machine_during_the_change_is_not_turned_on(bmc, connect):
+    with connect() as connection:
+        reading = redfish.read(connection, stub.SERIAL)
+        bmc.documents["Systems/1"]["SerialNumber"] = "ANOTHER1"
+        with pytest.raises(Refusal) as raised:
+            power.cycle(connection, reading, lambda _state: None, WAITS)
+    assert raised.value.code == "F116"
+    assert "On" not in resets(bmc)
+
+
+def shared(bmc):
+    bmc.documents["Chassis/1"]["Links"]["ComputerSystems"].append(stub.link("Systems/other"))
+
+
+def chassis_not_read(bmc):
+    bmc.statuses["Chassis/1"] = 503
+
+
+def chassis_not_told(bmc):
+    del bmc.documents["Systems/1"]["Links"]["Chassis"]
+
+
+def no_off(bmc):
+    allow(bmc, "On", "ForceRestart")
+
+
+def no_on(bmc):
+    allow(bmc, "ForceOff", "PowerCycle")
+
+
+def resets_not_told(bmc):
+    del bmc.documents["Systems/1"]["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"]
+
+
+def target_of_another(bmc):
+    reset = bmc.documents["Systems/1"]["Actions"]["#ComputerSystem.Reset"]
+    reset["target"] = "/redfish/v1/Systems/other/Actions/ComputerSystem.Reset"
+
+
+def powering(bmc):
+    bmc.power = "PoweringOn"
+
+
+def power_not_told(bmc):
+    bmc.power = None
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (shared, "F112"),
+        (chassis_not_read, "F112"),
+        (chassis_not_told, "F112"),
+        (no_off, "F114"),
+        (no_on, "F114"),
+        (resets_not_told, "F114"),
+        (target_of_another, "F114"),
+        (powering, "F115"),
+        (power_not_told, "F115"),
+    ],
+)
+def test_what_is_uncertain_is_refused_before_the_first_step(bmc, refused, fault, code):
+    fault(bmc)
+    assert refused().code == code
+    assert resets(bmc) == []
+
+
+def test_what_the_reset_takes_may_stand_in_a_resource_of_its_own(bmc, connect):
+    reset = bmc.documents["Systems/1"]["Actions"]["#ComputerSystem.Reset"]
+    del reset["ResetType@Redfish.AllowableValues"]
+    reset["@Redfish.ActionInfo"] = "/redfish/v1/ResetInfo"
+    parameters = [{"Name": "Other"}, {"Name": "ResetType", "AllowableValues": ["On", "ForceOff"]}]
+    bmc.documents["ResetInfo"] = {"Parameters": parameters}
+    with connect() as connection:
+        assert redfish.read(connection, stub.SERIAL).resets == ["On", "ForceOff"]
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (power.Evidence(RUN, reached=True), "no fence"),
+        (power.Evidence("eve on desk", reached=True, fence=FENCE), "fence is that of ada"),
+        (power.Evidence(RUN, reached=True, fence=FENCE, users="job 7 of bob"), "job 7 of bob"),
+        (power.Evidence(RUN, reached=False, names=["node07"]), "bmc_dead does not name it"),
+        (power.Evidence(RUN, reached=False, named=True, ssh=True), "SSH answers"),
+        (power.Evidence(RUN, reached=False, named=True, slurm=""), "Slurm does not say"),
+        (
+            power.Evidence(RUN, reached=False, named=True, names=["node07"], slurm=DOWN.replace("DOWN*", "IDLE*")),
+            "Slurm says that it is IDLE+DRAIN",
+        ),
+        (
+            power.Evidence(RUN, reached=False, named=True, names=["node07"], slurm=DOWN.replace("DOWN*", "ALLOCATED")),
+            "ALLOCATED",
+        ),
+    ],
+)
+def test_a_node_that_is_neither_free_nor_proven_dead_is_refused(bmc, refused, known, why):
+    refusal = refused(known)
+    assert refusal.code == "F113"
+    assert why in refusal.cause
+    assert resets(bmc) == []
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        FREE,
+        DEAD,
+        power.Evidence(RUN, reached=False, named=True, names=["node07.lab", "node07"], slurm=DOWN),
+        power.Evidence(RUN, reached=False, named=True, names=["desk9"], slurm=DOWN),
+    ],
+)
+def test_a_node_that_is_free_or_proven_dead_is_not(known):
+    assert power.obstacle(known) == ""
+
+
+@pytest.fixture
+def evidence(monkeypatch):
+    """Return what the action makes of the answers of the module fence, for a node whose SSH does not greet."""
+    task = action.ActionModule.__new__(action.ActionModule)
+    monkeypatch.setattr(task, "_greets", lambda _host: False)
+
+    def known(fence, *, reached=True, **given):
+        args = {"run": RUN, "fence": fence, "dead": None, "slurm": None, **given}
+        return task.evidence(args, {"inventory_hostname": "node07"}, reached=reached)
+
+    return known
+
+
+def test_a_node_that_is_fenced_and_free_may_be_cut(evidence):
+    assert power.obstacle(evidence({"fence": FENCE, "users": ""})) == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"unreachable": True},
+        {"fence": FENCE},
+        {"fence": FENCE, "users": None},
+        {"fence": FENCE, "users": "anna (1 process)"},
+        {"fence": None, "users": ""},
+        {"fence": {"run": RUN}, "users": ""},
+        {"fence": {**FENCE, "run": ["x"]}, "users": ""},
+        {"fence": {**FENCE, "run": "eve on desk"}, "users": ""},
+    ],
+)
+def test_a_node_that_answers_anything_else_may_not_even_where_it_is_named_as_dead(evidence, answer):
+    assert power.obstacle(evidence(answer, dead="node07")) != ""
+
+
+def test_only_the_named_node_is_taken_for_dead(evidence):
+    assert power.obstacle(evidence({"unreachable": True}, reached=False, dead="node07")) == ""
+    assert power.obstacle(evidence({"unreachable": True}, reached=False, dead="node08")) != ""
