@@ -109,7 +109,9 @@ def test_a_bmc_is_read_and_its_password_is_nowhere(play, tmp_path):
     assert rc == 0, said
     assert "Stand-in Node 8, serial number GPU4711A, power On, health OK" in said
     assert "Power supply 2 lost" in said
-    (document,) = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
+    told = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
+    (document,) = told["nodes"]
+    assert told["siblings"] == []
     assert (document["host"], document["serial"], len(document["new_events"])) == ("node07", stub.SERIAL, 2)
     assert record(tmp_path)["document"] == document
 
