@@ -21,7 +21,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import locks, rec
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import Record as Fence
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, power, redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, judge, power, redfish
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Address, Connection, Limits
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
@@ -45,6 +45,7 @@ ARGUMENTS = {
     "fence": {"type": "dict"},
     "run": {"type": "str"},
     "slurm": {"type": "str"},
+    "boot_once": {"type": "str"},
 }
 GREETING = 8.0  # seconds in which a living SSH greets
 
@@ -96,9 +97,7 @@ class ActionModule(ActionBase):
                 records.write(path, asdict(record))
             if args["work"] == CYCLE:
                 power.refuse_unsafe(bmc, reading, self.evidence(args, variables, reached=inside is not None))
-                told = [f"would ask: {', '.join(power.steps(reading))}"]
-                if changes:
-                    told = power.cycle(bmc, reading, _noting(path, record))
+                told = cycle(bmc, reading, args["boot_once"] or "", _noting(path, record) if changes else None)
         lines = [*judge.lines(reading, new, found), *told, *bmc.left]
         cycled = args["work"] == CYCLE
         return {"changed": cycled, "cycled": cycled and changes, "document": shown, "lines": lines}
@@ -166,6 +165,24 @@ def _refuse(host: str, args: dict[str, Any], variables: dict[str, Any], address:
     count = len(variables["ansible_play_hosts_all"])
     if count > args["most"]:
         raise refuse("F111", count=count, most=args["most"])
+
+
+def cycle(bmc: Connection, reading: redfish.Reading, target: str, note: Callable[[str], None] | None) -> list[str]:
+    """Turn a machine off and on, once from another target if one is given; only say so where there is no note."""
+    if target:
+        boot_once.refuse_unknown(bmc, reading, target)
+    if note is None:
+        return [f"would ask: {', '.join([*([f'boot once from {target}'] if target else []), *power.steps(reading)])}"]
+    if not target:
+        return power.cycle(bmc, reading, note)
+    boot_once.ask(bmc, reading, target)
+    try:
+        told = power.cycle(bmc, reading, note)
+    except Refusal:
+        with contextlib.suppress(Refusal):  # which would hide why it went wrong
+            boot_once.take_back(bmc, reading)
+        raise
+    return [*told, boot_once.see_it_gone(bmc, reading, target)]
 
 
 def _noting(path: Path, record: judge.Record) -> Callable[[str], None]:

@@ -47,6 +47,10 @@ options:
     description: What Slurm says of its nodes where this one does not answer; empty where Slurm does not answer. Unset
       means that the lab has no Slurm.
     type: str
+  boot_once:
+    description: From where the node boots once when it is turned on, as its BMC names it. What was asked is read before
+      the node is turned off, and after it was turned on until the BMC says that it was once.
+    type: str
 attributes:
   check_mode:
     description: The BMC is read all the same, and says what it would be asked. The record on the controller is not
@@ -100,6 +104,7 @@ ARGUMENTS = {
     "fence": {"type": "dict"},
     "run": {"type": "str"},
     "slurm": {"type": "str"},
+    "boot_once": {"type": "str"},
 }
 SERIAL = "/sys/class/dmi/id/product_serial"  # for root only
 

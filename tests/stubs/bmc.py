@@ -73,6 +73,8 @@ class Bmc:
 
     documents: resources by path, which a test may change. statuses: another status for a path. delay: seconds until a
     change of power shows. ignores: resets that are accepted and do nothing. asked: method, path and body of requests.
+    switch: what a change of power does, too. not_taken: names that no change may have. once_becomes: what becomes of
+    Once. tag: the ETag that a change has to come with.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -86,6 +88,10 @@ class Bmc:
         self.bodies: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.drip = False
+        self.not_taken: set[str] = set()
+        self.after_boot_not_taken: set[str] = set()
+        self.once_becomes, self.tag = "Once", ""
+        self.switch = lambda _kind: None
         self.documents = self._documents()
         file, self.fingerprint = certificate(directory)
         bmc = self
@@ -123,9 +129,11 @@ class Bmc:
         if kind not in allowed:
             return 400
         if kind not in self.ignores:
+            self.switch(kind)
             self._power = self.power
             self._then, self._at = ("On" if kind == "On" else "Off"), time.monotonic() + self.delay
             boot = self.documents["Systems/1"]["Boot"]
+            self.not_taken |= self.after_boot_not_taken if kind == "On" else set()
             if kind == "On" and boot["BootSourceOverrideEnabled"] == "Once" and self.boot_returns:
                 boot["BootSourceOverrideEnabled"] = "Disabled"
         return 204
@@ -229,8 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command == "POST" and path.endswith("Actions/ComputerSystem.Reset"):
             self._answer(self.of.reset(body["ResetType"]))
         elif self.command == "PATCH":
-            self.of.documents[path]["Boot"].update(body["Boot"])
-            self._answer(200, {})
+            self._change_boot(path, body["Boot"])
         elif path in self.of.bodies:
             self._answer(200, self.of.bodies[path])
         else:
@@ -240,6 +247,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _basic(self, header: str) -> bool:
         return base64.b64decode(header.removeprefix("Basic ")).decode() == f"{USER}:{PASSWORD}"
+
+    def _change_boot(self, path: str, boot: dict[str, str]) -> None:
+        if self.of.tag and self.headers.get("If-Match") != self.of.tag:
+            self._answer(428, {})
+        elif self.of.not_taken & boot.keys():
+            self._answer(400, {})
+        else:
+            enabled = boot["BootSourceOverrideEnabled"]
+            asked = {**boot, "BootSourceOverrideEnabled": self.of.once_becomes if enabled == "Once" else enabled}
+            self.of.documents[path]["Boot"].update(asked)
+            self._answer(200, {})
 
     def _log_in(self, body: dict[str, str]) -> None:
         if not self.of.has_sessions:
@@ -260,4 +278,4 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "Managers/1":
             now = dt.datetime.now(dt.timezone.utc) + dt.timedelta(seconds=self.of.clock)
             document = {"DateTime": now.isoformat(), **document}
-        self._answer(200, document)
+        self._answer(200, document, {"ETag": self.of.tag} if self.of.tag else None)

@@ -42,6 +42,7 @@ MOST_TEXT = 200  # characters of a text that is shown
 _PATH = re.compile(r"/redfish/v1(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
 _NOT_TAKEN, _FORBIDDEN = 401, 403
 _NO_SESSIONS = (404, 405, 501)
+_WANTS_TAG = (412, 428)  # a change without the ETag of what it changes is not taken
 
 
 Link = TypedDict("Link", {"@odata.id": str})  # where a resource is
@@ -164,7 +165,13 @@ class Connection:
 
     def send(self, method: str, path: str, body: dict[str, Any]) -> None:
         """Send a change. Raises PartError where the BMC does not take it, Refusal."""
-        self._ask(method, path, body)
+        try:
+            self._ask(method, path, body)
+        except _AnswerError as error:
+            tag = self._ask("GET", path)[1].get("etag") if error.status in _WANTS_TAG else None
+            if not tag:
+                raise
+            self._ask(method, path, body, {"If-Match": tag})
 
     def _typed(self, document: Any, kind: type[Type]) -> Type:
         try:
@@ -198,7 +205,9 @@ class Connection:
         basic = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
         self._headers = {"Authorization": f"Basic {basic}"}
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, str], Any]:
+    def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None, further: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], Any]:
         """Return status, headers by small names, and the document. Raises PartError, Refusal."""
         if not _PATH.fullmatch(path) or ".." in path.partition("?")[0].split("/"):
             message = f"its link leaves the BMC: {one_line(path)[:MOST_TEXT]}"
@@ -207,7 +216,8 @@ class Connection:
             message = f"the BMC takes more than {self._limits.whole:.0f} s or {MOST_REQUESTS} requests"
             raise PartError(message)
         self._requests += 1
-        status, headers, data = self._exchange(method, path, json.dumps(body).encode() if body is not None else None)
+        sent = json.dumps(body).encode() if body is not None else None
+        status, headers, data = self._exchange(method, path, sent, further or {})
         if status == _NOT_TAKEN:
             raise self.refusal("F102", user=self._address.user)
         if not 200 <= status < 300:  # noqa: PLR2004 - a redirect is no answer either
@@ -220,9 +230,11 @@ class Connection:
             message = "it is no JSON"
             raise PartError(message) from error
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, dict[str, str], bytes]:
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, further: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         """Send one request and read its answer whole. Raises PartError for one that is too long, Refusal."""
-        headers = {"Accept": "application/json", "OData-Version": "4.0", **self._headers}
+        headers = {"Accept": "application/json", "OData-Version": "4.0", **self._headers, **further}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if method != "GET":
@@ -242,7 +254,7 @@ class Connection:
         except (OSError, HTTPException, ValueError) as error:
             self._drop()
             if not fresh and method == "GET" and not isinstance(error, TimeoutError):
-                return self._exchange(method, path, body)  # a BMC may end a connection that it kept
+                return self._exchange(method, path, body, further)  # a BMC may end a connection that it kept
             detail = one_line(str(error) or type(error).__name__)[:MOST_TEXT]
             raise self.refusal("F100", detail=self._cleaned(detail)) from error
         if len(data) > MOST_BYTES:

@@ -90,6 +90,8 @@ def findings(reading: Reading, new: list[Event]) -> list[Finding]:
             [f"{event.created or 'no time'} {event.severity}: {event.message}" for event in latest], _TOLD, "; "
         )
         found.append(Finding("bmc-events", f"{counted(len(bad), 'new record')} of its logs: {told}"))
+    if reading.boot.elsewhere:
+        found.append(Finding("bmc-boot", f"it does not boot from its disk next: {reading.boot.elsewhere}"))
     off = reading.clock_seconds
     if off is not None and abs(off) > CLOCK_SECONDS:
         words = "ahead of" if off > 0 else "behind"

@@ -89,7 +89,7 @@ def _of_silent(known: Evidence) -> str:
 
 
 def refuse_unsafe(bmc: Connection, reading: Reading, known: Evidence) -> None:
-    """Raise Refusal F112 to F115 where this machine may not be cut. One that is off has nothing to lose."""
+    """Raise Refusal F112 to F115 and F120 where this machine may not be cut. One that is off has nothing to lose."""
     if reading.chassis_systems != 1:
         why = "it is not known whether others share its chassis"
         if reading.chassis_systems:
@@ -100,6 +100,8 @@ def refuse_unsafe(bmc: Connection, reading: Reading, known: Evidence) -> None:
     if missing or not own_target:
         taken = ", ".join(reading.resets or ()) or "nothing that it names"
         raise bmc.refusal("F114", detail=f"it takes {taken}" if own_target else "its reset is not the system's own")
+    if reading.boot.elsewhere:
+        raise bmc.refusal("F120", boot=reading.boot.elsewhere)
     if reading.power not in {ON, OFF}:
         raise bmc.refusal("F115", state=reading.power or "not told")
     why = obstacle(known) if reading.power == ON else ""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_SYSTEMS, MOST_FIRMWARE, MOST_LOGS, MOST_ENTRIES = 32, 64, 8, 2000
 _PAGES = 100
 WRAPS = "WrapsWhenFull"
+ONCE, DISABLED = "Once", "Disabled"
 
 
 _Collection = TypedDict("_Collection", {"Members": "list[Link]", "Members@odata.nextLink": "str | None"}, total=False)
@@ -48,6 +49,18 @@ _Reset = TypedDict(
 _Actions = TypedDict("_Actions", {"#ComputerSystem.Reset": "_Reset | None"}, total=False)
 
 
+_Boot = TypedDict(
+    "_Boot",
+    {
+        "BootSourceOverrideEnabled": "str | None",
+        "BootSourceOverrideTarget": "str | None",
+        "BootSourceOverrideMode": "str | None",
+        "BootSourceOverrideTarget@Redfish.AllowableValues": "list[str] | None",
+    },
+    total=False,
+)
+
+
 class _System(TypedDict, total=False):
     SerialNumber: str | None
     UUID: str | None
@@ -60,6 +73,7 @@ class _System(TypedDict, total=False):
     Links: _SystemLinks | None
     LogServices: Link | None
     Actions: _Actions | None
+    Boot: _Boot | None
 
 
 class _Manager(TypedDict, total=False):
@@ -162,6 +176,22 @@ class NotRead:
     why: str
 
 
+@dataclass(frozen=True)
+class Boot:
+    """From where a machine boots next: enabled is Once, Continuous or Disabled; targets are what the BMC names."""
+
+    enabled: str = ""
+    target: str = ""
+    mode: str = ""
+    targets: tuple[str, ...] = ()
+
+    @property
+    def elsewhere(self) -> str:
+        """Say from where it boots next, if that is not from its disk as ever."""
+        usual = self.enabled in {"", DISABLED} or (self.enabled != ONCE and self.target in {"", "None", "Hdd"})
+        return "" if usual else f"{self.enabled} {self.target}"
+
+
 @dataclass
 class Reading:
     """What a BMC says. clock_seconds: how far its clock is ahead of the controller's, None where it was not read.
@@ -181,6 +211,7 @@ class Reading:
     part_number: str = ""
     power: str = ""
     health: str = ""
+    boot: Boot = field(default_factory=Boot)
     chassis_systems: int | None = None
     clock_seconds: float | None = None
     firmware: list[Component] = field(default_factory=list)
@@ -196,6 +227,7 @@ def read(bmc: Connection, serial: str) -> Reading:
     found.uuid, found.manufacturer = said(system.get("UUID")), said(system.get("Manufacturer"))
     found.model, found.part_number = said(system.get("Model")), said(system.get("PartNumber"))
     found.power, found.health = said(system.get("PowerState")), said((system.get("Status") or {}).get("Health"))
+    found.boot = _boot(system)
     _note(found, "BIOS", lambda: _bios(found, system))
     _note(found, "power actions", lambda: _resets(bmc, found, system))
     _note(found, "chassis", lambda: _chassis(bmc, found, system))
@@ -217,11 +249,32 @@ def read(bmc: Connection, serial: str) -> Reading:
 
 def power(bmc: Connection, path: str, serial: str) -> str:
     """Return the power state of a system now, such as On, after its serial number. Raises PartError, Refusal."""
+    return said(_same(bmc, path, serial).get("PowerState"))
+
+
+def boot(bmc: Connection, path: str, serial: str) -> Boot:
+    """Return from where a system boots next, after its serial number. Raises PartError, Refusal."""
+    return _boot(_same(bmc, path, serial))
+
+
+def _boot(system: _System) -> Boot:
+    told = system.get("Boot") or {}
+    names = told.get("BootSourceOverrideTarget@Redfish.AllowableValues") or []
+    return Boot(
+        said(told.get("BootSourceOverrideEnabled")),
+        said(told.get("BootSourceOverrideTarget")),
+        said(told.get("BootSourceOverrideMode")),
+        tuple(said(name) for name in names[:MOST_SYSTEMS]),
+    )
+
+
+def _same(bmc: Connection, path: str, serial: str) -> _System:
+    """Return a system that still is the same machine. Raises PartError where it is another."""
     system = bmc.get(path, _System)
     if _serial(system) != serial:
         message = f"it has the serial number {_serial(system) or 'of nobody'} now"
         raise PartError(message)
-    return said(system.get("PowerState"))
+    return system
 
 
 def said(text: str | None) -> str:

@@ -175,6 +175,7 @@ OPTIONS: dict[str, Form] = {
     "bmc_address": Form(
         r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?", "a host or HOST:PORT, IPv6 as [ADDRESS]"
     ),
+    "bmc_boot_once": Form(r"[A-Z][A-Za-z0-9]*", "a target as the BMC names it, such as Pxe", 64),
     "bmc_dead": LINE,
     "bmc_fingerprint": Form(r"[0-9A-Fa-f]{2}(:?[0-9A-Fa-f]{2}){31}", "a SHA-256, 64 hexadecimal digits", 95),
     "bmc_hosts": LINE,

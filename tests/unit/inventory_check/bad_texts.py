@@ -47,6 +47,7 @@ GOOD = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG7mLyj4 ada@laptop",
     *("admin@lab", "mail-admins.service", "2026-11-26T23:00:00Z", "2026-11-26"),
     *("a", "12.9", "580", "580.95.05", "3.12", "8g", "10.1.2.3", "/a/b", "https://a.example/b", "server:/export"),
+    "Pxe",
     *("dc=lab,dc=example", "ldaps://ldap.lab.example"),
     *(
         "0" * 64,

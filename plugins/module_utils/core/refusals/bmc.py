@@ -89,5 +89,17 @@ CODES = {
         "{host} has power, and does not answer by SSH {minutes} minutes after it was turned on",
         "Look at its console. It is still out of service if it was fenced.",
     ),
+    "F118": (
+        "the BMC {address} of {host} cannot let it boot once from {target}: {detail}",
+        "Boot it by hand from there. It was not turned off, and its next boot is as before.",
+    ),
+    "F119": (
+        "{host} booted from {target}, and its BMC {address} would let it boot from there again: {detail}",
+        "Set its boot order at the BMC by hand before anybody turns it off: what installs it would install it again.",
+    ),
+    "F120": (
+        "{host} would not boot from its disk when it is turned on: its BMC {address} has {boot}",
+        "If nobody needs that, set its boot order at the BMC; otherwise turn it on by hand. Nothing was changed.",
+    ),
 }
 refuse = partial(build, CODES)

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 The gpulab founders
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Let a machine boot once from elsewhere, and see that it was once: else each boot would install the machine again.
+
+Some BMCs take "Once" and keep "Continuous". So what was asked is read back before the machine is turned off, and
+after it was turned on it has to be Disabled again, which is asked for where it does not become so by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import PartError
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import DISABLED, ONCE
+
+if TYPE_CHECKING:
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Reading
+
+AFTER = 600.0  # seconds after power on in which firmware takes the setting back
+_LOOK = 5.0
+
+
+def refuse_unknown(bmc: Connection, reading: Reading, target: str) -> None:
+    """Raise Refusal F118 where the BMC does not name this target."""
+    if target not in reading.boot.targets:
+        raise bmc.refusal("F118", target=target, detail=f"it names {', '.join(reading.boot.targets) or 'nothing'}")
+
+
+def ask(bmc: Connection, reading: Reading, target: str) -> None:
+    """Ask for one boot from a target, and read it back. Raises Refusal F118, after it was taken back."""
+    why = _set(bmc, reading, ONCE, target)
+    if why:
+        left = take_back(bmc, reading)
+        after = f"; and it could not be taken back: {left}" if left else ""
+        raise bmc.refusal("F118", target=target, detail=f"{why}{after}")
+
+
+def take_back(bmc: Connection, reading: Reading) -> str:
+    """Let the machine boot as ever; return why that is not so, empty where it is. Raises Refusal."""
+    return _set(bmc, reading, DISABLED, "")
+
+
+def see_it_gone(bmc: Connection, reading: Reading, target: str, most: float = AFTER, look: float = _LOOK) -> str:
+    """Wait until the machine boots as before again; return a line. Raises Refusal F119 where it had to be asked for."""
+    begun = time.monotonic()
+    state = ""
+    while time.monotonic() - begun < most:
+        state = _enabled(bmc, reading)
+        if state == DISABLED:
+            return f"boot once from {target}: read {DISABLED} after {time.monotonic() - begun:.0f} s"
+        time.sleep(look)
+    left = take_back(bmc, reading)
+    after = f"it could not be set to {DISABLED}: {left}" if left else f"gpulab has set it to {DISABLED}"
+    raise bmc.refusal("F119", target=target, detail=f"it stayed {state}, and {after}")
+
+
+def _set(bmc: Connection, reading: Reading, enabled: str, target: str) -> str:
+    """Set it and read it back; return what is wrong, empty where nothing is.
+
+    One BMC wants the mode with each change and another takes none with it: first with it, where it tells one.
+    """
+    body = {"BootSourceOverrideEnabled": enabled, **({"BootSourceOverrideTarget": target} if target else {})}
+    why, mode = "", reading.boot.mode
+    for further in ({"BootSourceOverrideMode": mode}, {}) if mode else ({},):
+        try:
+            bmc.send("PATCH", reading.path, {"Boot": {**body, **further}})
+            found = redfish.boot(bmc, reading.path, reading.serial)
+        except PartError as error:
+            why = str(error)
+            continue
+        if found.enabled == enabled and target in {"", found.target}:
+            return ""
+        why = f"asked for {enabled} {target}, it reads {found.enabled or 'nothing'} {found.target}".rstrip()
+    return why
+
+
+def _enabled(bmc: Connection, reading: Reading) -> str:
+    try:
+        return redfish.boot(bmc, reading.path, reading.serial).enabled or "not told"
+    except PartError as error:
+        return f"not read: {error}"
+    except Refusal as refusal:
+        if refusal.code != "F100":
+            raise
+        return "not read: the BMC does not answer"
