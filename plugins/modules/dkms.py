@@ -35,6 +35,12 @@ options:
     type: list
     elements: str
     required: true
+  installed_since:
+    description:
+      - Whether the module is also built for kernels that are not in O(kernels) and are installed by now, with headers.
+        Automatic upgrades may have brought one since the node was read, and the node boots it next.
+    type: bool
+    default: false
   timeout:
     description: Seconds after which one build is stopped.
     type: int
@@ -146,6 +152,7 @@ refusal:
   type: dict
 """
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,6 +165,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.driver import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms, shared_build
 from ansible_collections.gpulab.node.plugins.module_utils.driver.shared_build import ModuleBuild, NotSharedError, Packed
+from ansible_collections.gpulab.node.plugins.module_utils.facts import kernels
 from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
 
 if TYPE_CHECKING:
@@ -183,15 +191,24 @@ def package_version(module: AnsibleModule, package: str) -> str | None:
     return None
 
 
+def wanted_kernels(module: AnsibleModule, node: Node) -> list[str]:
+    """Return the kernels to build for: those that are given, and those that came since, where that is asked."""
+    given: list[str] = module.params["kernels"]
+    if not module.params["installed_since"]:
+        return given
+    since = [kernel for kernel, installed in kernels.versions(node, os.uname().release).items() if installed]
+    return [*given, *(kernel for kernel in since if kernel not in given and kernels.headers_of(node, kernel))]
+
+
 def look(module: AnsibleModule) -> dict[str, Any]:
     """Say how the module stands for each kernel. Raises Refusal D002 and D003, except for what check mode foresees."""
-    name, kernels, check_mode = module.params["module"], module.params["kernels"], module.check_mode
+    name, wanted, check_mode = module.params["module"], wanted_kernels(module, Node()), module.check_mode
     added = dkms.added_versions(name)
     version = wanted_version(module, added)
     if version in added:
-        stands = {kernel: dkms.state(name, version, kernel) for kernel in kernels}
+        stands = {kernel: dkms.state(name, version, kernel) for kernel in wanted}
     else:
-        stands = dict.fromkeys(kernels, "absent")
+        stands = dict.fromkeys(wanted, "absent")
     missing = [kernel for kernel, state in stands.items() if state != "installed"]
     if missing and not check_mode:
         if version not in added:
@@ -290,6 +307,7 @@ def main() -> None:
             "version": {"type": "str"},
             "package": {"type": "str"},
             "kernels": {"type": "list", "elements": "str", "required": True},
+            "installed_since": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 1800},
             "share": {"type": "str", "choices": ["check", "describe", "first", "rest"]},
             "shared_with": {"type": "list", "elements": "str", "default": []},

@@ -29,6 +29,11 @@ def boot_with_a_driver(lab, names, directory):
     for name in names:
         subprocess.run(["docker", "cp", "-q", module, f"{lab.name}-{name}:/root/nvidia.ko"], check=True)
         lab.node(name).run(DRIVER)
+    restart(lab, names)
+
+
+def restart(lab, names):
+    """Boot nodes, and wait until they are up."""
     subprocess.run(["docker", "restart", *(f"{lab.name}-{name}" for name in names)], check=True, stdout=subprocess.PIPE)
     for name in names:
         lab.node(name).run(UP)

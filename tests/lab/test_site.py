@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known
 from declared import LIST, left_of, undeclared
 from laboratory import ROOT
+from rollouts import restart
 
 pytestmark = pytest.mark.story
 NODES = [
@@ -47,7 +48,18 @@ KINDS_OF_WORK = (
 )
 STEP = "/var/lib/gpulab/steps/dkms-*"
 BUILDING = "pgrep -x cc1 && ls /var/lib/dkms/nvidia*/*/build/make.log"
-KERNEL = "$(ls /lib/modules | sort -V | tail -1)"
+KERNELS = "ls /boot/vmlinuz-* | sort -V | cut -d- -f2-"
+KERNEL = f"$({KERNELS} | tail -1)"
+# As on a machine that was installed some time ago: the archive has a newer kernel by now.
+OLDER_KERNEL = """
+export DEBIAN_FRONTEND=noninteractive
+newest=$(ls /lib/modules)
+apt-get update -qq
+version=$(apt-cache madison linux-image-cloud-amd64 | awk 'END {print $3}')
+apt-get install --yes -qq --no-install-recommends --allow-downgrades "linux-image-cloud-amd64=$version"
+apt-get purge --yes -qq "linux-image-$newest"
+rm -rf "/lib/modules/$newest" /var/lib/apt/lists/*
+"""
 GPU_DRIVERS = """for gpu in /sys/bus/pci/devices/*; do
     case $(cat $gpu/class) in 0x030*) basename $(readlink -f $gpu/driver) ;; esac
 done"""
@@ -67,6 +79,14 @@ cat /var/lib/dpkg/info/*.list
 find /etc /usr /opt -xdev -type l -lname '/etc/alternatives/*'
 """
 DRIVER_LOADED = "/proc/driver/nvidia/version"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def former(lab):
+    """Let the first node have an older kernel than its archive; return the kernels of each."""
+    lab.node(NAMES[0]).run(OLDER_KERNEL, timeout=300)
+    restart(lab, NAMES[:1])
+    return every(lab, KERNELS)
 
 
 @pytest.fixture(params=NAMES)
@@ -145,6 +165,10 @@ def test_the_next_run_takes_the_build_over_and_finishes(lab, report):
     for name, step, boot in zip(NAMES, steps, boots):
         assert json.loads(lab.node(name).run(f"cat {STEP}/state.json"))["started"] == json.loads(step)["started"]
         assert lab.node(name).boot() != boot, f"{name} was not rebooted"
+
+
+def test_no_other_kernel_came_with_the_driver(lab, former):
+    assert every(lab, KERNELS) == former
 
 
 def test_the_module_is_built_and_installed_for_the_installed_kernel(node):

@@ -46,6 +46,7 @@ _LINE = re.compile(r"^ +([^\s*]+)\*? \((\S+)(?: => (\S+))?\)$", re.MULTILINE)
 _WITH_VERSIONS = ("APT::Get::Show-Versions=true", "APT::Output-Version=0")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ", re.MULTILINE)
 _KERNEL = re.compile(r"linux-image-|linux-modules-(?:extra-)?\d")
+_OF_KERNEL = re.compile(r"linux-(?:headers|kbuild)-").match
 # apt-get writes its caches and the input of its planner even when it only simulates.
 _WRITE_NOTHING = ("Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Dir::Log::Planner=")
 _AFTER = re.compile(r"^After this operation, ([\d.,]+) (B|kB|MB|GB) of additional disk space", re.MULTILINE)
@@ -131,6 +132,8 @@ def install_command(  # noqa: PLR0913
     downgrade = ["--allow-downgrades"] if any("=" in wish for wish in todo.present) else []
     # Without the second, apt keeps a held package back although one that was asked for depends on its new version.
     held = ["--allow-change-held-packages", "--option=APT::Ignore-Hold=true"] if changes_held else []
+    # With a package, APT upgrades all that is of its source: with headers, the kernel itself, which nobody asked for.
+    kernel_stays = ["--option=APT::Get::Upgrade-By-Source-Package=false"] if any(map(_OF_KERNEL, todo.present)) else []
     purge = ["--purge"] if todo.retire else []
     return [
         "apt-get",
@@ -141,6 +144,7 @@ def install_command(  # noqa: PLR0913
         *([f"--option={option}" for option in _WITH_VERSIONS] if simulate else []),
         *downgrade,
         *held,
+        *kernel_stays,
         *purge,
         *options(lock_timeout),
         "--option=Dpkg::Options::=--force-confdef",

@@ -5,6 +5,7 @@ import subprocess
 import threading
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.driver import dkms
 from ansible_collections.gpulab.node.plugins.modules import dkms as dkms_module
 
@@ -97,6 +98,24 @@ class Asked:
 def test_the_drivers_own_version_is_built_beside_leftovers(given, version):
     """https://github.com/void-linux/void-packages/issues/5745: the source of an older .run file stays."""
     assert dkms_module.wanted_version(Asked(**given), ["595.91.07", "610.43.02"]) == version
+
+
+@pytest.mark.parametrize(("since", "wanted"), [(True, ["6.1.0-50", "6.1.0-57"]), (False, ["6.1.0-50"])])
+def test_a_kernel_that_came_since_the_plan_is_built_for_too_where_its_headers_are_there(tmp_path, since, wanted):
+    for kernel, installed, headers in (
+        ("50", True, True),
+        ("57", True, True),
+        ("58", True, False),
+        ("59", False, True),
+    ):
+        place = tmp_path / f"lib/modules/6.1.0-{kernel}"
+        (place / "build").mkdir(parents=True)
+        if installed:
+            (place / "vmlinuz").touch()
+        if headers:
+            (place / "build/Makefile").touch()
+    asked = Asked(kernels=["6.1.0-50"], installed_since=since)
+    assert dkms_module.wanted_kernels(asked, Node(tmp_path)) == wanted
 
 
 def test_a_node_without_dkms_has_nothing(tmp_path):
