@@ -73,8 +73,8 @@ class Bmc:
 
     documents: resources by path, which a test may change. statuses: another status for a path. delay: seconds until a
     change of power shows. ignores: resets that are accepted and do nothing. asked: method, path and body of requests.
-    switch: what a change of power does, too. not_taken: names that no change may have. once_becomes: what becomes of
-    Once. tag: the ETag that a change has to come with.
+    switch: what a change of power does, too. not_taken: names that no change may have, states_not_taken:
+    states of the boot. once_becomes: what becomes of Once. tag: the ETag that a change has to come with.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -89,6 +89,7 @@ class Bmc:
         self.redirects: dict[str, str] = {}
         self.drip = False
         self.not_taken: set[str] = set()
+        self.states_not_taken: set[str] = set()
         self.after_boot_not_taken: set[str] = set()
         self.once_becomes, self.tag = "Once", ""
         self.switch = lambda _kind: None
@@ -251,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _change_boot(self, path: str, boot: dict[str, str]) -> None:
         if self.of.tag and self.headers.get("If-Match") != self.of.tag:
             self._answer(428, {})
-        elif self.of.not_taken & boot.keys():
+        elif self.of.not_taken & boot.keys() or boot["BootSourceOverrideEnabled"] in self.of.states_not_taken:
             self._answer(400, {})
         else:
             enabled = boot["BootSourceOverrideEnabled"]

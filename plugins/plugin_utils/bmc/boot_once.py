@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Let a machine boot once from elsewhere, and see that it was once: else each boot would install the machine again.
 
-Some BMCs take "Once" and keep "Continuous". So what was asked is read back before the machine is turned off, and
-after it was turned on it has to be Disabled again, which is asked for where it does not become so by itself.
+Some BMCs take "Once" and keep "Continuous". So what was asked is read back before the machine is turned off, and after
+it was turned on it has to be as before again, which is asked for where it does not become so by itself.
 """
 
 from __future__ import annotations
@@ -32,17 +32,28 @@ def refuse_unknown(bmc: Connection, reading: Reading, target: str) -> None:
 
 
 def ask(bmc: Connection, reading: Reading, target: str) -> None:
-    """Ask for one boot from a target, and read it back. Raises Refusal F118, after it was taken back."""
+    """Ask for one boot from a target, and read it back.
+
+    Raises Refusal F118 after it was taken back, F121 where that was not possible.
+    """
     why = _set(bmc, reading, ONCE, target)
     if why:
         left = take_back(bmc, reading)
-        after = f"; and it could not be taken back: {left}" if left else ""
-        raise bmc.refusal("F118", target=target, detail=f"{why}{after}")
+        if left:
+            raise bmc.refusal("F121", target=target, detail=f"{why}, and to take it back: {left}")
+        raise bmc.refusal("F118", target=target, detail=why)
 
 
 def take_back(bmc: Connection, reading: Reading) -> str:
-    """Let the machine boot as ever; return why that is not so, empty where it is. Raises Refusal."""
-    return _set(bmc, reading, DISABLED, "")
+    """Let the machine boot as it did; return why that is not so, empty where it is. Raises Refusal.
+
+    A BMC may take no Disabled, and have had its disk each time.
+    """
+    before = reading.boot
+    left = _set(bmc, reading, DISABLED, "")
+    if left and before.enabled not in {"", DISABLED}:
+        left = _set(bmc, reading, before.enabled, before.target)
+    return left
 
 
 def see_it_gone(bmc: Connection, reading: Reading, target: str, most: float = AFTER, look: float = _LOOK) -> str:
@@ -50,12 +61,12 @@ def see_it_gone(bmc: Connection, reading: Reading, target: str, most: float = AF
     begun = time.monotonic()
     state = ""
     while time.monotonic() - begun < most:
-        state = _enabled(bmc, reading)
-        if state == DISABLED:
-            return f"boot once from {target}: read {DISABLED} after {time.monotonic() - begun:.0f} s"
+        state, usual = _state(bmc, reading)
+        if usual:
+            return f"boot once from {target}: read {state} after {time.monotonic() - begun:.0f} s"
         time.sleep(look)
     left = take_back(bmc, reading)
-    after = f"it could not be set to {DISABLED}: {left}" if left else f"gpulab has set it to {DISABLED}"
+    after = f"it could not be taken back: {left}" if left else "gpulab has taken it back"
     raise bmc.refusal("F119", target=target, detail=f"it stayed {state}, and {after}")
 
 
@@ -79,12 +90,14 @@ def _set(bmc: Connection, reading: Reading, enabled: str, target: str) -> str:
     return why
 
 
-def _enabled(bmc: Connection, reading: Reading) -> str:
+def _state(bmc: Connection, reading: Reading) -> tuple[str, bool]:
+    """Return from where the machine boots next, in words, and whether that is known and as ever."""
     try:
-        return redfish.boot(bmc, reading.path, reading.serial).enabled or "not told"
+        found = redfish.boot(bmc, reading.path, reading.serial)
     except PartError as error:
-        return f"not read: {error}"
+        return f"not read: {error}", False
     except Refusal as refusal:
         if refusal.code != "F100":
             raise
-        return "not read: the BMC does not answer"
+        return "not read: the BMC does not answer", False
+    return found.elsewhere or found.enabled or "not told", bool(found.enabled) and not found.elsewhere

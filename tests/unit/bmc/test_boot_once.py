@@ -113,8 +113,30 @@ def test_a_bmc_that_takes_once_and_keeps_continuous_is_found_out_before_the_mach
     assert state(bmc) == "Disabled"
 
 
+def like_sushy_tools(bmc):
+    """Let it keep Once as Continuous, take no Disabled, and boot from its disk each time until then."""
+    bmc.once_becomes, bmc.states_not_taken = "Continuous", {"Disabled"}
+    bmc.documents["Systems/1"]["Boot"] |= {"BootSourceOverrideEnabled": "Continuous", "BootSourceOverrideTarget": "Hdd"}
+
+
+def test_a_bmc_that_takes_no_disabled_gets_back_what_it_had(bmc, refused):
+    like_sushy_tools(bmc)
+    assert refused().code == "F118"
+    assert bmc.documents["Systems/1"]["Boot"]["BootSourceOverrideTarget"] == "Hdd"
+    assert resets(bmc) == []
+
+
+def test_what_cannot_be_taken_back_is_said_before_anybody_turns_the_machine_off(bmc, refused):
+    like_sushy_tools(bmc)
+    bmc.states_not_taken = {"Disabled", "Continuous"}
+    refusal = refused()
+    assert refusal.code == "F121"
+    assert "it reads Continuous Pxe, and to take it back: it answers 400" in refusal.cause
+    assert resets(bmc) == []
+
+
 def test_a_bmc_that_takes_no_change_is_refused(bmc, refused):
-    bmc.not_taken = {"BootSourceOverrideEnabled"}
+    bmc.states_not_taken = {"Once"}
     assert refused().code == "F118"
     assert resets(bmc) == []
 
@@ -123,7 +145,7 @@ def test_what_stays_after_the_boot_is_set_back_and_refused(bmc, refused):
     bmc.boot_returns = False
     refusal = refused()
     assert refusal.code == "F119"
-    assert "it stayed Once, and gpulab has set it to Disabled" in refusal.cause
+    assert "it stayed Once Pxe, and gpulab has taken it back" in refusal.cause
     assert state(bmc) == "Disabled"
 
 
@@ -132,4 +154,4 @@ def test_what_stays_and_cannot_be_set_back_is_said(bmc, refused, monkeypatch):
     monkeypatch.setattr(bmc, "after_boot_not_taken", {"BootSourceOverrideEnabled"}, raising=False)
     refusal = refused()
     assert refusal.code == "F119"
-    assert "could not be set to Disabled" in refusal.cause
+    assert "could not be taken back: it answers 400" in refusal.cause

@@ -6,8 +6,10 @@ import time
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.core.secret_texts import HIDDEN
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, redfish
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import MOST_BYTES
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import settings
 from stubs import bmc as stub
 
 
@@ -321,3 +323,8 @@ def test_a_machine_that_nothing_names_or_that_became_another_is_refused(inside, 
     with pytest.raises(Refusal) as raised:
         judge.serial("node07", "", inside, before, "FILE")
     assert raised.value.code == code
+
+
+def test_a_capture_does_not_keep_the_password():
+    kept = settings.as_written({"bmc_password": stub.PASSWORD, "bmc_user": stub.USER})
+    assert kept == {"bmc_password": HIDDEN, "bmc_user": stub.USER}

@@ -101,5 +101,9 @@ CODES = {
         "{host} would not boot from its disk when it is turned on: its BMC {address} has {boot}",
         "If nobody needs that, set its boot order at the BMC; otherwise turn it on by hand. Nothing was changed.",
     ),
+    "F121": (
+        "{host} was not turned off, and its BMC {address} would boot it from {target} from now on: {detail}",
+        "Set its boot order at the BMC by hand before anybody turns it off: what installs it would install it again.",
+    ),
 }
 refuse = partial(build, CODES)
