@@ -21,7 +21,7 @@ LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the sta
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py tests/lab/test_people.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test rollout-test slurm-test kill-test accident-test cuda-builds \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test offline-test rollout-test slurm-test kill-test accident-test cuda-builds \
         share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check board-list fault-table diagnosis-table measure docs site build
 
 help: ## list the targets
@@ -72,7 +72,10 @@ molecule: test-setup ## every molecule scenario; one of them: make molecule SCEN
 
 lab-test: test-setup ## the lab end to end: bare nodes, site.yml over SSH, again, faults, bad input
 	pytest tests/lab --ignore=tests/lab/test_killed.py --ignore=tests/lab/test_accidents.py --ignore=tests/lab/test_shared_builds.py \
-	  $(addprefix --ignore=,tests/lab/test_rollout.py $(SLURM_TESTS))
+	  $(addprefix --ignore=,tests/lab/test_offline.py tests/lab/test_rollout.py $(SLURM_TESTS))
+
+offline-test: test-setup ## a node whose network is cut: from bare to proof, a change and a rebuild by a bundle alone
+	pytest tests/lab/test_offline.py
 
 rollout-test: test-setup ## a change over four nodes, one after the other, behind a fence
 	pytest tests/lab/test_rollout.py

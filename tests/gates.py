@@ -33,6 +33,7 @@ MINUTES = {
     "network": 10,
     "nvidia_runfile": 10,
     "rollout-test": 10,
+    "offline-test": 12,
 }
 OTHER_MINUTES, FIRST_MINUTES = 7, 8  # of any other, and of the first three together
 # Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes
@@ -71,6 +72,8 @@ EVERYWHERE = re.compile(r"lab/|tests/sim/|molecule/resources/c|\.config/molecule
 ROLLOUT = re.compile(
     r"(plugins|roles|playbooks)/.*(fence|rollout)|playbooks/tasks/|tests/lab/(test_rollout|rollouts|laboratory)"
 )
+# What only a node whose network is cut shows.
+OFFLINE = re.compile(r"(plugins|roles|playbooks)/.*(bundle|rebuild)|tests/lab/test_offline")
 # What only a whole life of a node shows: that a capture knows all of it, that it comes back, and that it goes away.
 LIFE = re.compile(r"(plugins|roles|playbooks)/.*(capture|rebuild|remove|receipts)")
 
@@ -100,6 +103,7 @@ OTHERS = (
     target("lab-test", 75),
     target("unit-slow", 45),
     target("rollout-test", 30),
+    target("offline-test", 45),
     target("site", 20),
 )
 FULL_TARGETS = (
@@ -181,6 +185,8 @@ def touched(paths: Iterable[str]) -> list[str]:
         known.add("lab-test")  # it runs the playbooks, and the roles that no scenario is named after
     if any(ROLLOUT.match(path) for path in paths):
         known.add("rollout-test")
+    if any(OFFLINE.match(path) for path in paths):
+        known.add("offline-test")
     if any(LIFE.match(path) for path in paths):
         known.add("life")
     if any(re.match(r"plugins/|playbooks/|tests/sim/", path) for path in paths):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import tempfile
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,11 +20,13 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import fetching, folder, hosts, use
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import Keys, check_programs
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.maker import Maker, Refused
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.hosts_action import HostsAction
 from ansible_collections.gpulab.node.plugins.plugin_utils.preview.gathered import GATHERED
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import for_bundle
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class ActionModule(HostsAction):
         "keys": {"type": "path", "default": "keys/bundle"},
         "signers": {"type": "path"},
         "hosts": {"type": "list", "elements": "str", "default": []},
+        "captures": {"type": "path", "default": "captures"},
     }
 
     def for_hosts(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
@@ -51,23 +55,26 @@ class ActionModule(HostsAction):
         try:
             check_programs()
             folder.check_is_bundle(directory)
-            return self._made(directory, keys, self._hosts(arguments["hosts"], variables))
+            return self._made(directory, keys, self._hosts(arguments, variables))
         except Refused as several:
             return failure(several.refusals)
         except Refusal as refusal:
             return failure([refusal])
 
-    def _hosts(self, names: list[str], variables: Mapping[str, Any]) -> list[hosts.Host]:
+    def _hosts(self, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> list[hosts.Host]:
         """Return what each host gets. Raises Refusal."""
         if not GATHERED.is_open:
             raise refuse("P097")
         found = []
-        for name in names:
+        for name in arguments["hosts"]:
             known = variables["hostvars"][name]
             system = known["ansible_facts"]["gpulab"]["system"]
             if system["family"] != "debian":
                 raise refuse("B019", host=name, system=system["name"])
-            found.append(hosts.of(name, GATHERED.asked(name), known[READ], use.system_of(system)))
+            host = hosts.of(name, GATHERED.asked(name), known[READ], use.system_of(system))
+            capture = captures.latest(captures.place(Path(arguments["captures"]), name))
+            own = for_bundle.of(name, host.release, capture, known[READ]) if capture else hosts.Captured()
+            found.append(replace(host, captured=own))
         return found
 
     def _made(self, directory: Path, keys: Keys, found: list[hosts.Host]) -> dict[str, Any]:
@@ -90,7 +97,8 @@ class ActionModule(HostsAction):
             if not check:
                 maker.fetch(directory, missing)
                 maker.write(directory, contents, keys, datetime.now(timezone.utc), version())
-        lacking = [line for host in found for line in hosts.lacking(host.name, GATHERED.asked(host.name))]
+        lacking = [*contents.lacking]
+        lacking += [line for host in found for line in hosts.lacking(host.name, GATHERED.asked(host.name))]
         said = {"warnings": lacking} if lacking else {}
         return {"changed": bool(missing), "lines": [*lines, str(directory)], **said}
 

@@ -38,6 +38,12 @@ options:
     type: list
     elements: str
     default: []
+  captures:
+    description: >-
+      The folder of the captures. What a rebuild of the last capture of a host brings back, packages and Python
+      environments, is in the bundle, too.
+    type: path
+    default: captures
 extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:

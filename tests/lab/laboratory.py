@@ -164,6 +164,23 @@ class Lab:
         run = self._manage("up.yml", json.dumps({"lab_nodes": nodes}))
         assert run.rc == 0, f"the lab did not start; see {run.log}"
 
+    def renew(self, name, nodes):
+        """Replace one of these nodes by a fresh one, as from the installer, with the former host keys."""
+        container, known = self.node(name).container, self.directory / "known_hosts"
+        former = known.read_bytes()
+        keys = subprocess.run(
+            ["docker", "exec", container, "sh", "-c", "cd /etc/ssh && tar -c ssh_host_*"],
+            check=True,
+            capture_output=True,
+        ).stdout
+        subprocess.run(["docker", "rm", "--force", "--volumes", container], check=True, capture_output=True)
+        run = self._manage("up.yml", json.dumps({"lab_nodes": nodes}))
+        assert run.rc == 0, f"the node did not start; see {run.log}"
+        back = "rm /etc/ssh/ssh_host_*; tar -xC /etc/ssh && systemctl restart ssh"
+        argv = ["docker", "exec", "--interactive", container, "sh", "-c", back]
+        subprocess.run(argv, check=True, capture_output=True, input=keys)
+        known.write_bytes(former)
+
     def down(self):
         """Remove all of it but the logs."""
         self._say("removing the nodes")

@@ -60,6 +60,10 @@ systemctl daemon-reload; systemctl enable --now cut.service
 """
 DOCKER = """mkdir -p /etc/docker; echo '{"bridge": "none", "iptables": false, "storage-driver": "vfs",
 "default-ulimits": {"memlock": {"Name": "memlock", "Hard": 65536, "Soft": 65536}}}' > /etc/docker/daemon.json"""
+PEOPLE = """
+apt-get update -qq && apt-get install --yes -qq tree python3-venv && useradd --create-home ada
+runuser -u ada -- sh -c 'python3 -m venv ~/own && ~/own/bin/pip install --quiet --no-index --find-links /srv packaging'
+"""
 CERTIFICATES = """
 new="openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
 $new -subj '/CN=The lab' -keyout ca.key -out ca.pem
@@ -177,6 +181,7 @@ def vendors(lab, gateway):
     (files / "model.safetensors").write_bytes(b"weights " * 500)
     hub = model_hub.serve(lab.directory / "hub", HUB, host=gateway)
     settings["model_store_hub"] = hub.address
+    settings["capture_directory"] = str(lab.directory / "captures")
     settings |= {"bundle_directory": str(lab.directory / "bundle"), "bundle_keys": str(lab.directory / "keys")}
     (lab.inventory / "group_vars").mkdir(exist_ok=True)
     (lab.inventory / "group_vars/gpu-nodes.yml").write_text(json.dumps(settings))
@@ -185,10 +190,27 @@ def vendors(lab, gateway):
     hub.shutdown()
 
 
+@pytest.fixture(scope="module")
+def vault(lab):
+    """Return the arguments with which secrets of captures are encrypted."""
+    password = lab.directory / "vault"
+    password.write_text("of the test")
+    return (f"--vault-password-file={password}",)
+
+
+def test_a_node_is_captured_with_what_people_have_on_it(lab, vault):
+    subprocess.run([sys.executable, "-m", "pip", "download", "packaging==24.2"], cwd=lab.directory, check=True)
+    (wheel,) = lab.directory.glob("packaging-*.whl")
+    subprocess.run(["docker", "cp", "--quiet", wheel, f"{lab.node(NODE).container}:/srv"], check=True)
+    lab.node(NODE).run(PEOPLE, timeout=300)
+    run = lab.play("playbooks/capture.yml", *vault)
+    assert run.rc == 0, run.output[-3000:]
+
+
 def test_its_size_is_known_before_anything_is_fetched(lab):
     run = lab.play("playbooks/bundle.yml", "--check", timeout=900)
     assert run.rc == 0, run.output[-3000:]
-    assert re.search(r"bundle: \d{2,} packages \(\d+\.\d MB\), 3 wheels .*, 2 files of models", run.output)
+    assert re.search(r"bundle: \d{2,} packages \(\d+\.\d MB\), [56] wheels .*, 2 files of models", run.output)
     assert not (lab.directory / "bundle").exists()
     assert not (lab.directory / "keys").exists()
 
@@ -298,7 +320,8 @@ def kept(lab):
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 
-def test_a_second_bundle_is_made_of_a_node_that_is_cut_off_and_brings_only_what_is_new(lab, cut):
+def test_a_second_bundle_is_made_of_a_node_that_is_cut_off_and_brings_only_what_is_new(lab, cut, vault):
+    assert lab.play("playbooks/capture.yml", *vault).rc == 0
     more = {"gpulab_environments": [{"name": "small", "packages": ["click", "numpy", "six"]}]}
     settings = json.loads((lab.inventory / "group_vars/gpu-nodes.yml").read_text())
     (lab.inventory / "group_vars/gpu-nodes.yml").write_text(json.dumps({**settings, **more}))
@@ -312,4 +335,22 @@ def test_a_second_bundle_is_made_of_a_node_that_is_cut_off_and_brings_only_what_
         assert run.rc == 0, run.output[-3000:]
         assert (run.recap[NODE]["changed"] > 0) == changed
     assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
+    assert recorded(cut)[:2] == ([], [])
+
+
+def test_a_fresh_node_is_rebuilt_from_its_capture_by_the_bundle_alone(lab, cut, gateway, vault):
+    lab.renew(NODE, NODES)
+    lab.node(NODE).run(DOCKER)
+    cut_off(lab, gateway)
+    for changed in (True, False):
+        run = lab.play("playbooks/rebuild.yml", *vault, timeout=INSTALL_SECONDS)
+        assert run.rc == 0, run.output[-3000:]
+        assert (run.recap[NODE]["changed"] > 0) == changed
+    assert "six" in lab.node(NODE).run("cat /opt/venvs/small/gpulab.lock")
+    assert lab.node(NODE).run(f"head -c 7 {MODEL}") == "weights"
+    assert (
+        lab.node(NODE)
+        .run("tree --version && /home/ada/own/bin/python -c 'import packaging; print(packaging.__version__)'")
+        .endswith("24.2")
+    )
     assert recorded(cut)[:2] == ([], [])

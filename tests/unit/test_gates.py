@@ -22,7 +22,7 @@ def test_what_the_choices_name_is_there():
 @pytest.mark.parametrize("day", DAYS[:6])
 def test_make_test_has_every_scenario_that_is_not_too_long_and_begins_with_what_it_always_has(day):
     names = [gate.name for gate in gates.of_test(day)]
-    assert sorted(names) == sorted({*ORDINARY, "rollout-test", "site", *gates.ALWAYS})
+    assert sorted(names) == sorted({*ORDINARY, "offline-test", "rollout-test", "site", *gates.ALWAYS})
     assert set(gates.ALWAYS) < set(names[: len(gates.ALWAYS) + 1])
 
 
@@ -79,7 +79,8 @@ def test_make_test_full_has_every_scenario_whole_on_all_nodes():
         ("tests/stubs/served_life.py", {"life"}),
         ("tests/stubs/nvidia_repository.py", {"life", "cuda", "monitoring", "nvidia_repository"}),
         ("molecule/resources/fresh.py", {"life", "rebuild"}),
-        ("playbooks/rebuild.yml", {"life", "lab-test"}),
+        ("playbooks/rebuild.yml", {"life", "lab-test", "offline-test"}),
+        ("plugins/action/bundle.py", {"offline-test", "unit-slow"}),
         ("plugins/module_utils/capture/walk.py", {"life", "capture"}),
         ("molecule/resources/nvidia_repository.yml", {"cuda", "monitoring", "nvidia_repository", "lab-test"}),
         ("playbooks/remove.yml", {"life", "lab-test", "unit-slow"}),

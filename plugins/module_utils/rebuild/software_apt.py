@@ -4,7 +4,8 @@
 """The packages of a capture on this node: sources that answer, one transaction, holds and marks.
 
 Sources are tried before they are put in place: one whose server does not answer would keep all package lists from being
-refreshed. Such a file waits until the jobs are let go, and then comes back as it was.
+refreshed. Such a file waits until the jobs are let go, and then comes back as it was. Where a bundle stands for all
+sources, none is tried: APT does not read them, and the node may have no way to their servers.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Packages:
         self._lacking = set(asked.lacking)
         self._why_other = release.difference(Node(root), asked.release)
         self._same = not self._why_other
+        self._has_bundle = Node(root).exists(apt_sources.BUNDLE)
         self._sources = [one for one in asked.entries if software_packages.is_source(one["path"])]
         pins = [one for one in asked.entries if software_packages.is_pin(one["path"])]
         self._others = [one for one in asked.entries if one not in self._sources and (self._same or one not in pins)]
@@ -112,7 +114,7 @@ class Packages:
         shutil.rmtree(TRIAL, ignore_errors=True)
         files.make_directory(TRIAL, 0o700)
         lines = [shlex.join(["apt-get", "--quiet", *apt.options(LOCK_TIMEOUT), "update"])]
-        for entry in self._new_sources():
+        for entry in [] if self._has_bundle else self._new_sources():
             draft = TRIAL / posixpath.basename(entry["path"])
             tried: Held = {**entry, "path": str(draft)}
             software_entries.put([tried], ROOT)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.packages import apt
-from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes, split
+from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Plan, Wishes, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources import Source
@@ -160,6 +160,15 @@ class Root:
         options += [f"--option=Dir::State::status={status}"] if status else []
         return {unquote(uri) for uri in _URI.findall(self._apt(program, *options, *arguments))}
 
+    def trial(self, names: Sequence[str]) -> tuple[Plan, str]:
+        """Return what APT says against installing packages where nothing is there yet, as settle() asks for it."""
+        wishes = Wishes(present=tuple(names))
+        call = apt.install_command(
+            wishes, recommends=False, lock_timeout=0, changes_held=True, simulate="--simulate", writes_caches=True
+        )
+        done = self._call(*call, "--option=Debug::NoLocking=true")
+        return Plan(), (done.stdout + done.stderr) if done.returncode else ""
+
     def packages(self, urls: Iterable[str]) -> dict[str, Package]:
         """Return what the indexes say of these packages, by their addresses. Raises AptError without a SHA-256."""
         wanted, found = set(urls), {}
@@ -190,12 +199,15 @@ class Root:
         return apt.exact(wish, self._apt("apt-cache", "madison", split(wish)[0]))
 
     def _apt(self, *call: str) -> str:
-        done = subprocess.run(call, env=self._environment, capture_output=True, text=True, check=False)
+        done = self._call(*call)
         if done.returncode:
             raise AptError(
                 "; ".join(dict.fromkeys(_ERROR.findall(done.stderr))) or done.stderr.strip() or "it says no more"
             )
         return done.stdout
+
+    def _call(self, *call: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(call, env=self._environment, capture_output=True, text=True, check=False)
 
 
 def reachable(sources: Iterable[Source]) -> tuple[Source, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -43,8 +43,19 @@ _LISTS = ("requirements", "index_packages", "constraints", "overrides", "compile
 
 
 @dataclass(frozen=True)
+class Captured:
+    """What a capture has: names of packages, and environments by their paths, with the versions of their locks."""
+
+    packages: tuple[str, ...] = ()
+    environments: dict[str, Asked] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Host:
-    """What a host gets; status is what its dpkg knows, requirement the line by which pip fetches uv, empty without."""
+    """What a host gets; status is what its dpkg knows, requirement the line by which pip fetches uv, empty without.
+
+    captured has what a rebuild of its last capture brings back.
+    """
 
     name: str
     system: System
@@ -56,6 +67,13 @@ class Host:
     repositories: tuple[Repository, ...]
     release: str = ""
     models: tuple[Held, ...] = ()
+    captured: Captured = field(default_factory=Captured)
+
+    @property
+    def transactions(self) -> tuple[Wanted, ...]:
+        """What is installed, by the roles and by a rebuild."""
+        captured = Wanted(Wishes(present=self.captured.packages))
+        return (*self.wanted, *((captured,) if self.captured.packages else ()))
 
 
 def of(name: str, tasks: Sequence[tuple[str, Mapping[str, Any]]], there: Mapping[str, Any], release: str = "") -> Host:

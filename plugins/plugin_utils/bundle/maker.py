@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.bundle.reading import APT_KEY, SCHEMA
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import (
     fetching,
     folder,
@@ -51,12 +52,16 @@ _KINDS = (("apt", "packages"), ("pypi", "wheels"), ("files", "files"), ("models"
 
 @dataclass
 class Contents:
-    """What a bundle holds: the packages of each host, its wheels, further files, and the locks by their paths."""
+    """What a bundle holds: the packages of each host, its wheels, further files, and the locks by their paths.
+
+    lacking says what captured nodes had and what cannot be had any more, a sentence each.
+    """
 
     packages: dict[str, list[Package]] = field(default_factory=dict)
     wheels: list[Wheel] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
     locks: dict[str, str] = field(default_factory=dict)
+    lacking: list[str] = field(default_factory=list)
 
     def all_files(self) -> list[File]:
         """Return the files that have to be fetched, one of each path, in order."""
@@ -93,9 +98,10 @@ class Maker:
         machine is that of this controller; uv_requirement returns the line by which pip fetches uv for a machine.
         """
         found, refusals = Contents(), []
-        for host in self.hosts:
+        for number, host in enumerate(self.hosts):
             try:
-                found.packages[host.name] = self._packages(host)
+                settled = self.hosts[number] = self._settle(host, found)
+                found.packages[host.name] = self._packages(settled)
                 self._wheels(host, found, machine, uv_requirement)
             except Refusal as refusal:
                 refusals.append(refusal)
@@ -105,6 +111,17 @@ class Maker:
             raise Refused(refusals)
         return found
 
+    def _settle(self, host: Host, found: Contents) -> Host:
+        """Return a host with those packages of its capture that can be had; note the others. Raises Refusal B010."""
+        if not host.captured.packages:
+            return host
+        try:
+            settled = software_packages.settle(host.captured.packages, (), self._root(host.system).trial)
+        except AptError as error:
+            raise refuse("B010", host=host.name, detail=str(error)) from error
+        found.lacking += [f"{one['name']} of the capture of {host.name}: {one['why']}" for one in settled.missing]
+        return replace(host, captured=replace(host.captured, packages=tuple(settled.install)))
+
     def _packages(self, host: Host) -> list[Package]:
         """Return the packages of a host, for it as it is and from nothing. Raises Refusal B010."""
         status = self.work / f"status-{host.name}"
@@ -113,7 +130,7 @@ class Maker:
         wrong: list[str] = []
         try:
             root = self._root(host.system)
-            for wanted in host.wanted:
+            for wanted in host.transactions:
                 try:
                     urls |= root.resolve(wanted, status) | root.resolve(wanted)
                 except AptError as error:  # noqa: PERF203 - all are said
@@ -134,15 +151,25 @@ class Maker:
 
     def _wheels(self, host: Host, found: Contents, machine: str, uv_requirement: Callable[[str], str]) -> None:
         """Add the wheels of a host's environments, and the uv that makes them. Raises Refusal."""
+        if self.uv is None and (host.environments or host.captured.environments):
+            wheel = wheels.fetch_uv(uv_requirement(machine), machine, self.work / f"uv-{machine}")
+            self.uv = Uv(self.work, wheels.unpack_uv(wheel, self.work / "uv"))
         for asked in host.environments:
-            if self.uv is None:
-                wheel = wheels.fetch_uv(uv_requirement(machine), machine, self.work / f"uv-{machine}")
-                self.uv = Uv(self.work, wheels.unpack_uv(wheel, self.work / "uv"))
-            lock = self.uv.lock(asked)
-            found.locks[_lock(asked)] = lock
-            found.wheels += self.uv.wheels(asked, lock)
+            self._add_wheels(asked, found)
+        for path, asked in host.captured.environments.items():
+            try:
+                self._add_wheels(asked, found)
+            except Refusal as refusal:  # noqa: PERF203 - a rebuild names what does not come back, and goes on
+                found.lacking.append(f"{path} of the capture of {host.name}: {refusal.cause}")
         if host.requirement:
             found.wheels.append(self._uv_of(host))
+
+    def _add_wheels(self, asked: Asked, found: Contents) -> None:
+        """Add the wheels of an environment, and its lock. Raises Refusal."""
+        if self.uv:
+            lock = self.uv.lock(asked)
+            found.wheels += self.uv.wheels(asked, lock)
+            found.locks[_lock(asked)] = lock
 
     def _uv_of(self, host: Host) -> Wheel:
         """Return the uv that makes the environments of a host. Raises Refusal."""
@@ -183,7 +210,12 @@ class Maker:
         for number, host in enumerate(self.hosts):
             root = Root(self.work / f"proof-{number}", proof.system(host, directory, public, self._root(host.system)))
             proof.prove_packages(host, root)
-            for asked in host.environments:
+            proven = (
+                asked
+                for asked in (*host.environments, *host.captured.environments.values())
+                if _lock(asked) in found.locks
+            )
+            for asked in proven:
                 proof.prove_environment(directory, asked, found.locks[_lock(asked)], self.uv)
         folder.write_sums(directory)
         folder.sign(directory, keys.signing)
@@ -211,7 +243,7 @@ class Maker:
                     "system": host.release,
                     "architecture": host.system.architectures[0],
                     "packages": len(found.packages[host.name]),
-                    "wishes": sorted({wish for wanted in host.wanted for wish in wanted.wishes.present}),
+                    "wishes": sorted({wish for wanted in host.transactions for wish in wanted.wishes.present}),
                     "environments": {
                         asked.wanted.name: {"python": asked.wanted.python, "requirements": [*asked.wanted.requirements]}
                         for asked in host.environments

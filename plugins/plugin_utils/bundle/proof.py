@@ -28,7 +28,7 @@ def prove_packages(host: Host, root: Root) -> None:
         root.update()
     except AptError as error:
         raise refuse("B012", host=host.name, what="the indexes", detail=error) from error
-    for wanted in host.wanted:
+    for wanted in host.transactions:
         problem = _problem(root, wanted)
         if problem:
             raise refuse("B012", host=host.name, what=" ".join(wanted.wishes.present), detail=problem)

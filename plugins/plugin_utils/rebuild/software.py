@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Sections
 
 
+def installed(capture: Capture) -> Installed:
+    """Return the packages of a captured system, and their marks."""
+    sections = capture.manifest.sections
+    return Installed(sections.packages, sections.manual, sections.holds)
+
+
 def of_packages(capture: Capture, identity: str | None, lacking: list[str]) -> OfPackages:
     """Return what the work packages takes; lacking has the names that did not come back so far.
 
@@ -33,7 +39,7 @@ def of_packages(capture: Capture, identity: str | None, lacking: list[str]) -> O
     return OfPackages(
         release=capture.manifest.machine.system,
         lacking=lacking,
-        section=Installed(sections.packages, sections.manual, sections.holds),
+        section=installed(capture),
         managed=sorted({*_items(sections, "package"), *_brought(sections)}),
         entries=list(_entries(capture, software_files.of_apt, identity)),
     )

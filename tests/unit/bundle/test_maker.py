@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.packages.apt_sources i
 from ansible_collections.gpulab.node.plugins.module_utils.packages.plan import Wishes
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import fetching, folder, sbom, wheels
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.apt_root import System, Wanted
-from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.hosts import Host
+from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.hosts import Captured, Host
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import Keys
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.maker import Maker, Refused
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.wheels import Asked, Uv
@@ -47,6 +48,8 @@ DISTRIBUTION = [
     Package("libnew", "1~rc1+b2", {}),
     Package("extra", "1", {}),
     Package("driver", "9", {}),
+    Package("linux-headers-cloud-amd64", "6.1-2", {"Source": "linux"}),
+    Package("linux-image-cloud-amd64", "6.1-2", {"Source": "linux"}),
 ]
 VENDOR = [
     Package("driver", "1", {"Depends": "libdriver (= 1)"}),
@@ -193,6 +196,31 @@ def test_it_has_what_apt_and_uv_take_and_nothing_else(make, host, keys):
     of_host = json.loads((bundle / "bundle.json").read_text())["hosts"]["node1"]
     assert [source["release"] for source in of_host["sources"]] == ["o=Debian,l=Debian", "o=Vendor,l=Vendor? drivers"]
     assert of_host["wishes"] == ["driver", "tool"]
+
+
+def test_what_a_rebuild_brings_back_is_in_it_and_what_nobody_has_any_more_is_said(make, host, tmp_path):
+    asked = host("tool")
+    environment = asked.environments[0]
+    gone = replace(environment, wanted=WantedEnvironment("captured-1", "3.13", ("needs==7",)))
+    own = {"/home/ada/venv": environment, "/home/ada/old": gone}
+    had = Captured(("extra", "nosuch"), own)
+    maker = Maker([replace(asked, environments=(), captured=had)], tmp_path)
+    maker.uv = Uv(tmp_path, Path(shutil.which("uv")))
+    lacking = maker.contents("x86_64", lambda machine: machine).lacking
+    assert lacking[0] == "nosuch of the capture of node1: no package source has it"
+    assert lacking[1].startswith("/home/ada/old of the capture of node1: ")
+    bundle = make(replace(asked, environments=(), captured=had))
+    assert {"extra_1_amd64.deb", "needs-1.0-py3-none-any.whl"} <= names(bundle)
+    of_host = json.loads((bundle / "bundle.json").read_text())["hosts"]["node1"]
+    assert (of_host["wishes"], of_host["environments"]) == (["extra", "tool"], {})
+
+
+def test_the_headers_of_a_kernel_bring_no_newer_kernel(make, host):
+    kernel = STATUS.replace("libthere", "linux-image-cloud-amd64").replace(
+        "Version: 1", "Source: linux\nVersion: 6.1-1"
+    )
+    asked = replace(host("linux-headers-cloud-amd64", packages=()), status=(STATUS + kernel).encode())
+    assert names(make(asked)) == {"linux-headers-cloud-amd64_6.1-2_amd64.deb"}
 
 
 def test_two_bundles_of_the_same_are_equal_but_for_signatures(make, host, tmp_path):

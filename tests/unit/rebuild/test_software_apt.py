@@ -5,6 +5,7 @@ import base64
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.packages import apt_sources
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_apt, software_done
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_apt import Packages
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.software_asked import OfPackages
@@ -126,6 +127,18 @@ def test_those_that_answer_take_the_place_of_the_installers(packages, root):
     assert found["install"] == ["git", "lib"]
     assert [one["name"] for one in found["missing"]] == ["old-tool"]
     assert (root / "policy-rc.d").stat().st_mode & 0o111
+
+
+def test_where_a_bundle_stands_for_them_they_come_back_untried(packages, root):
+    bundle = root / apt_sources.BUNDLE.lstrip("/")
+    bundle.parent.mkdir(parents=True, exist_ok=True)
+    bundle.write_text("Types: deb\n")
+    script = packages().lists()[2]
+    assert script.endswith("update")
+    assert "sourcelist" not in script
+    found = packages().install("")
+    assert (text(root, LIST), text(root, LAB)) == (CONTENTS[LIST], CONTENTS[LAB])
+    assert found["install"] == ["git", "lib"]
 
 
 def test_one_that_does_not_answer_waits_and_is_told(packages, root):
