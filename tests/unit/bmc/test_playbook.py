@@ -142,15 +142,16 @@ def test_a_dead_node_is_turned_off_and_on_by_the_admins_word_alone(play, bmc, tm
         assert rc != 0
         assert f"GPULAB-{code}" in said
     asked |= {"bmc_power": True, "bmc_dead": "node07"}
-    rc, said = play("--check", **asked)
+    rc, said = play("--check", **asked, bmc_boot_once="Pxe")
     assert rc == 0, said
-    assert "would ask: GracefulShutdown, ForceOff where it is still on, On" in said
+    assert "would ask: boot once from Pxe, GracefulShutdown, ForceOff" in said
     assert resets(bmc) == []
     assert record(tmp_path)["cycles"] == []
 
-    rc, said = play(**asked)
+    rc, said = play(**asked, bmc_boot_once="Pxe")
     assert rc == 0, said
     assert "GracefulShutdown: power read Off" in said
+    assert "boot once from Pxe: read Disabled" in said
     assert resets(bmc) == ["GracefulShutdown", "On"]
     assert [one["state"] for one in record(tmp_path)["cycles"]] == ["on"]
 
