@@ -69,6 +69,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "own_checks": "checks of a lab's own",
             "jupyter": "whether a hub can be set up on a node",
             "progress": "what a run shows: long steps, and why a task failed",
+            "recording": "what a board says, for anybody to replay, without anybody's names",
             "rollout": "nodes changed one after the other, each behind a fence",
         },
         {

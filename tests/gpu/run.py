@@ -30,7 +30,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements.gp
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
-from gpu import programs, recording
+from ansible_collections.gpulab.node.plugins.plugin_utils.recording import recorded
+from gpu import figures, programs
 
 RECORDINGS = ROOT / "tests/gpu/recordings"
 SIMULATED = ROOT / "reports"
@@ -60,10 +61,15 @@ def main() -> int:
     directory = Path(wanted.directory) if wanted.directory else SIMULATED if simulated else RECORDINGS
     if simulated:
         print(f"SIMULATED: {simulated}. Nothing here was measured on a GPU.")
-    path = directory / recording.file_name(facts)
+    parts = {"facts": facts, "measurements": measurements, "programs": worked}
+    try:
+        made = recorded.build(parts, time.strftime("%Y-%m-%d", time.gmtime()))
+    except recorded.UnfitError as error:
+        print(f"NOT RECORDED: {error} is not known, so that it might tell a name")
+        return 1
+    path = directory / recorded.file_name(made, ".json")
     directory.mkdir(parents=True, exist_ok=True)
-    made = time.strftime("%Y-%m-%d", time.gmtime())
-    path.write_text(json.dumps(recording.build(facts, measurements, worked, made), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     print(f"recording: {path}")
     if failures is None:
         print(NOT_JUDGED)
@@ -129,7 +135,7 @@ def judge_and_show(facts: dict[str, Any], measurements: dict[str, Any]) -> int |
         known: dict[str, float] = profiles.get(gpu["device"], {}).get("limits", {})
         return known.get(key)
 
-    for gpu, what, value, unit, share in recording.figures(measurements, limit):
+    for gpu, what, value, unit, share in figures.figures(measurements, limit):
         print(f"{gpu:<7}{what:<18}{value:>9.1f} {unit:<7}{'' if share is None else f'{share:>5.0%} of the limit'}")
     results, _not_for_this_machine = proof.judge(
         {**facts, "measurements": measurements}, None, {"level": measurements["level"]}

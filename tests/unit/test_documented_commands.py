@@ -39,6 +39,7 @@ RUN_BY = {
     "ansible-playbook playbooks/nightly.yml": "molecule/nightly/converge.yml",
     "ansible-playbook playbooks/monitoring_server.yml": "molecule/monitoring_server/converge.yml",
     "ansible-playbook playbooks/diagnose.yml": "tests/unit/diagnosis/test_playbook.py",
+    "ansible-playbook playbooks/record.yml": "tests/unit/gpu/test_playbook.py",
     "ansible-playbook playbooks/remove.yml": "tests/lab/test_site.py",
     "ansible-playbook playbooks/capture.yml": "molecule/capture/test_capture.py",
     "ansible-playbook playbooks/capture_compare.yml": "tests/unit/captures/test_compare_playbook.py",

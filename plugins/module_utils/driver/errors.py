@@ -30,6 +30,7 @@ _NVLINK5 = re.compile(
     re.IGNORECASE,
 )
 _RECOVERY = re.compile(r"action changed from .* to \w+ \((?P<action>[^)]*)\)")
+_STATUS = len("0x00000000")
 _GRAVE = ("info", "warn", "fail")  # rising
 
 
@@ -57,6 +58,27 @@ def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> JudgedErro
     if set(boards) & set(known.get("not_on", ())):
         return JudgedError("info", "none", f"{meaning}, as on every board of this model")
     return JudgedError(known["severity"], known["remedy"], meaning)
+
+
+def parsed(event: Mapping[str, Any]) -> str:
+    """Return what an event's text tells of its judgement, in words of the catalog and numbers: a text judged alike.
+
+    All else of it may be anybody's: a program's name, a path.
+    """
+    kind, number, text = event["kind"], event["xid"], event["text"] or ""
+    if kind == "xid" and number == RECOVERY_XID:
+        named = _RECOVERY.search(text)
+        return f"action changed from 0x0 to 0x0 ({named['action']})" if named and named["action"] in RECOVERY else ""
+    if kind == "xid" and number in NVLINK5_XIDS:
+        named = _NVLINK5.search(text)
+        if named is None:
+            return ""
+        unit = named["unit"] if named["unit"] in NVLINK5 else "OTHER"
+        status = f" (0x0 {named['status'].lower()})" if named["status"] and len(named["status"]) <= _STATUS else ""
+        return f"{unit} {named['gravity'].capitalize()}{status}"
+    value = re.search(LINES[kind]["line"], text) if kind in LINES else None
+    figures = value.groupdict().values() if value else ()
+    return value.group() if value and figures and all(re.fullmatch(r"\d{1,5}", one) for one in figures) else ""
 
 
 def explains_start(event: dict[str, Any]) -> bool:

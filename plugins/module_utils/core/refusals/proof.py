@@ -31,5 +31,13 @@ CODES = {
         "advisories_accepted cannot be used: {problems}",
         "Correct each of them, as docs/advisories.md says. Nothing was changed.",
     ),
+    "V007": (
+        "what {host} says of its board is not recorded: {field} is not known, or its value has not its form",
+        "It might tell a name, so nothing was written. Report the name of the field, and not its value.",
+    ),
+    "V008": (
+        "{count} hosts cannot be recorded at once",
+        "Name one (-l), and look through its recording before the next. No file was written.",
+    ),
 }
 refuse = partial(build, CODES)
