@@ -26,7 +26,9 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         host, hostvars = task_vars["inventory_hostname"], task_vars["hostvars"]
-        known = {name: hostvars[name]["ansible_facts"] for name in task_vars["ansible_play_hosts_all"]}
+        given = dict(self._task.args)
+        among = given.pop("among", None) or task_vars["ansible_play_hosts_all"]
+        known = {name: hostvars[name]["ansible_facts"] for name in among}
         hosts = {
             # A node that could not be read or tested in this run may have facts of an earlier one.
             name: {key: facts[key] for key in FACTS if key in facts}
@@ -36,10 +38,10 @@ class ActionModule(ActionBase):
         }
         meeting = arrange(json.loads(json.dumps(hosts)))  # what hostvars hand out is tagged and lazy
         if host not in meeting.parts:
-            skipped = {"state": "skipped", "reason": meeting.reasons[host]}
+            skipped = {"state": "skipped", "reason": meeting.reasons.get(host, "it is in another group")}
             return {**result, "changed": False, "ansible_facts": {"gpulab_nodes_all_reduce": skipped}}
         arguments = {
-            **self._task.args,
+            **given,
             "nodes": list(meeting.nodes),
             "name": host,
             "backend": meeting.backend,

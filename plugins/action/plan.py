@@ -17,9 +17,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.bundle.reading import 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.software import drifted
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.module_utils.core.signatures import SIGNERS
 from ansible_collections.gpulab.node.plugins.plugin_utils import catalog, options
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import use
-from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import SIGNERS
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.history import durations
 from ansible_collections.gpulab.node.plugins.plugin_utils.inventory_check import structure

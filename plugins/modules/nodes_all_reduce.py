@@ -36,6 +36,10 @@ options:
     description: What tells this run from another one at the same time.
     type: str
     default: gpulab-verify
+  among:
+    description: Hosts of the play that may take part, in their order. Unset means all.
+    type: list
+    elements: str
   nodes:
     description: Set by gpulab itself.
     type: list
@@ -99,7 +103,8 @@ ansible_facts:
           V(unreachable) (the first node, from this one), or V(skipped) with the C(reason)."
         - "C(backend), C(nodes), C(meeting_point), C(interface), C(taking_part) (how many GPUs of each node take part,
           and how many it has; empty without NCCL), and of a run that is done C(processes), C(bytes), C(wrong),
-          C(algorithm_gbs) and the bus bandwidth C(all_reduce_gbs), in GB/s (10^9 bytes)."
+          C(algorithm_gbs) and the bus bandwidth C(all_reduce_gbs), in GB/s (10^9 bytes), with that of the slowest and
+          of the fastest run, C(lowest_gbs) and C(highest_gbs)."
       returned: always
       type: dict
 """
@@ -116,6 +121,7 @@ def main() -> None:
             "timeout": {"type": "float", "default": 60},
             "program_timeout": {"type": "float", "default": 180},
             "run": {"type": "str", "default": "gpulab-verify"},
+            "among": {"type": "list", "elements": "str"},  # the action's own
             "nodes": {"type": "list", "elements": "str"},
             "name": {"type": "str"},
             "backend": {"type": "str"},
@@ -128,6 +134,7 @@ def main() -> None:
         }
     )
     wanted = dict(module.params)
+    del wanted["among"]
     part = Part(
         seconds=wanted.pop("timeout"),
         program_seconds=wanted.pop("program_timeout"),

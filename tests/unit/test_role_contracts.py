@@ -175,7 +175,8 @@ def test_every_role_begins_by_holding_the_node(role):
     assert (
         begins
         or depends
-        or role.name in {"advisories", "bmc", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
+        or role.name
+        in {"acceptance", "advisories", "bmc", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
     )
 
 

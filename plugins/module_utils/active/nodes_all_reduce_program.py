@@ -34,7 +34,7 @@ def say(**values: Any) -> None:
 
 
 def measure(torch: Any, device: str, size: int) -> dict[str, Any]:
-    """Return algorithm and bus bandwidth in GB/s, and how many elements of a sum are wrong.
+    """Return algorithm and bus bandwidth in GB/s (its median, lowest, highest), and how many elements are wrong.
 
     Bus bandwidth is 2 (n - 1) / n of it: what the links carry, whatever the number (nccl-tests, doc/PERFORMANCE.md).
     """
@@ -55,12 +55,15 @@ def measure(torch: Any, device: str, size: int) -> dict[str, Any]:
             torch.cuda.synchronize()
         if run >= WARM_UP:
             times.append(time.perf_counter() - begin)
+    bus = 2 * (count - 1) / count
     rate = size / median(times) / 1e9
     return {
         "bytes": size,
         "processes": count,
         "algorithm_gbs": round(rate, 3),
-        "all_reduce_gbs": round(rate * 2 * (count - 1) / count, 3),
+        "all_reduce_gbs": round(rate * bus, 3),
+        "lowest_gbs": round(size / max(times) / 1e9 * bus, 3),
+        "highest_gbs": round(size / min(times) / 1e9 * bus, 3),
         "wrong": wrong,
     }
 

@@ -164,6 +164,8 @@ class Across(Ended, total=False):
     phase: str | None
     processes: int
     algorithm_gbs: float
+    lowest_gbs: float
+    highest_gbs: float
     all_reduce_gbs: float
     wrong: int
 

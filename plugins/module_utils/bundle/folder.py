@@ -10,21 +10,20 @@ folder is on this machine, or a server has it.
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, signatures
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.bundle import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
 from ansible_collections.gpulab.node.plugins.module_utils.system.certificates import opener
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 SUMS, SIGNATURE, RECORD = "SHA256SUMS", "SHA256SUMS.sig", "bundle.json"
@@ -147,19 +146,8 @@ def unsigned(place: Folder | Served, listed: bytes, signers: str) -> list[Refusa
         return [refuse("B003", path=path, detail=f"there is no {SIGNATURE}")]
     if not signers.strip():
         return [refuse("B003", path=path, detail="bundle_signers names no file that says who may")]
-    with tempfile.TemporaryDirectory() as directory:
-        allowed, signed = Path(directory) / "signers", Path(directory) / SIGNATURE
-        allowed.write_text(signers, encoding="utf-8")
-        signed.write_bytes(signature)
-        call = ["ssh-keygen", "-Y", "verify", "-f", str(allowed), "-I", PURPOSE, "-n", PURPOSE, "-s", str(signed)]
-        try:
-            done = subprocess.run(call, input=listed, capture_output=True, check=False)
-        except FileNotFoundError:
-            return [refuse("B003", path=path, detail="there is no ssh-keygen (package openssh-client) to verify it")]
-    if done.returncode == 0:
-        return []
-    said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-    return [refuse("B003", path=path, detail=said[-1] if said else "ssh-keygen says no more")]
+    detail = signatures.fault(listed, signature, signers, PURPOSE)
+    return [refuse("B003", path=path, detail=detail)] if detail else []
 
 
 def _is_index(name: str) -> bool:

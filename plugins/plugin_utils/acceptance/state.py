@@ -73,7 +73,10 @@ class Node:
 
 @dataclass
 class Acceptance:
-    """An acceptance on its way. ended is empty until its certificate is written."""
+    """An acceptance on its way. ended is empty until its certificate is written.
+
+    left_out says what is not tried at all, allowed names the nodes that may stay untested.
+    """
 
     run: str
     holder: Run
@@ -83,6 +86,8 @@ class Acceptance:
     floor: Floor
     nodes: dict[str, Node]
     schema: int = SCHEMA
+    left_out: list[str] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)
     results: list[Measured] = field(default_factory=list)
     ended: str = ""
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import PURPOSE, RECORD, SIGNATURE, SUMS
+from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import PURPOSE, RECORD, SUMS
+from ansible_collections.gpulab.node.plugins.module_utils.core import signatures
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -54,8 +54,7 @@ def write_sums(directory: Path) -> None:
 
 def sign(directory: Path, key: Path) -> None:
     """Sign the list with a key of OpenSSH. Raises Refusal B021."""
-    (directory / SIGNATURE).unlink(missing_ok=True)
-    call = ["ssh-keygen", "-q", "-Y", "sign", "-n", PURPOSE, "-f", str(key), str(directory / SUMS)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise refuse("B021", what=directory / SUMS, detail=done.stderr.strip(), keys=key.parent)
+    try:
+        signatures.sign(directory / SUMS, key, PURPOSE)
+    except signatures.NotSigned as error:
+        raise refuse("B021", what=directory / SUMS, detail=error, keys=key.parent) from error

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.bundle.folder import PURPOSE
+from ansible_collections.gpulab.node.plugins.module_utils.core import signatures
 from ansible_collections.gpulab.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-SIGNING, APT, SIGNERS = "signing", "apt.asc", "allowed_signers"
+SIGNING, APT = "signing", "apt.asc"
 PROGRAMS = {"apt-get": "apt", "gpg": "gnupg", "ssh-keygen": "openssh-client"}
 
 
@@ -49,16 +50,14 @@ class Keys:
     @property
     def signers(self) -> Path:
         """Return the file that says who may sign."""
-        return self.directory / SIGNERS
+        return self.directory / signatures.SIGNERS
 
     def make(self) -> None:
         """Make what is missing. Raises Refusal B021."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self.signing.exists():
-            self._run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", PURPOSE, "-f", str(self.signing)])
-        if not self.signers.exists():
-            public = self.signing.with_suffix(".pub").read_text(encoding="utf-8")
-            self.signers.write_text(f'{PURPOSE} namespaces="{PURPOSE}" {public}', encoding="utf-8")
+        try:
+            signatures.make_key(self.signing, PURPOSE)
+        except signatures.NotSigned as error:
+            raise refuse("B021", what="the bundle", detail=error, keys=self.directory) from error
         path = self.directory / APT
         if not path.exists():
             with _home() as home:

@@ -76,6 +76,7 @@ SHARE = Form(r"[1-9]\d{0,5}|([1-9]\d?|100)%", "a number of nodes, or a share suc
 MOMENT = Form(
     r"\d\d:\d\d|\d{4}-\d\d-\d\d( \d\d:\d\d)?", 'a time such as "08:00", in quotes, or a day such as 2026-12-20'
 )
+UNTIL = Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time in UTC, such as 2026-11-26T23:00:00Z")
 SMALL_NAME = Form(r"[a-z][a-z0-9_.-]*", None)
 VERSION = Form(r"\d+(\.\d+)*", None)
 CUDA_VERSION = Form(r"\d{2}\.\d", None)
@@ -161,6 +162,16 @@ BUNDLE = Form(
 )
 
 OPTIONS: dict[str, Form] = {
+    "acceptance_allow_untested": HOST,
+    "acceptance_certificate": HERE,
+    "acceptance_directory": HERE,
+    "acceptance_domain": LINE,
+    "acceptance_floors.board": LINE,
+    "acceptance_floors.source": LINE,
+    "acceptance_hosts": LINE,
+    "acceptance_key": HERE,
+    "acceptance_signers": HERE,
+    "acceptance_until": UNTIL,
     "advisories_accepted.because": LINE,
     "advisories_accepted.by": LINE,
     "advisories_accepted.cve": Form(r"CVE-\d{4}-\d{4,}", "a number such as CVE-2025-23266"),
@@ -281,7 +292,7 @@ OPTIONS: dict[str, Form] = {
     "fence_passing": ACCOUNT,
     "fence_reason": LINE,
     "fence_run": LINE,
-    "fence_until": Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time in UTC, such as 2026-11-26T23:00:00Z"),
+    "fence_until": UNTIL,
     "gpu_settings_per_gpu": Form(words="GPUs by UUID, bus id or index", entries=((".+", NESTED),)),
     "gpu_settings_values": Form(words="names of settings", entries=((".+", NESTED),)),
     "gpulab_allow_branches": BRANCH,

@@ -55,14 +55,14 @@ class Cluster:
         group = set(wanted.nodes)
         well = self.noise.uniform(0.75, 1.0) * HEALTHY if self.noise else HEALTHY
         if self.from_step and self.from_step not in {asked.step for asked in self.asked}:
-            return Result(well)
+            return Result(well, 0.99 * well, 1.01 * well)
         if self.heals is not None and len(self.asked) > self.heals:
-            return Result(well)
+            return Result(well, 0.99 * well, 1.01 * well)
         if group & {*self.silent}:
             return Result(None, why="did not come")
         if group & {*self.bad} or any(group & one and group & other for one, other in self.trunks):
-            return Result(SLOW)
-        return Result(well)
+            return Result(SLOW, SLOW, SLOW)
+        return Result(well, 0.99 * well, 1.01 * well)
 
     def climb(self, floor=FLOOR):
         """Return the verdicts of a whole ladder."""

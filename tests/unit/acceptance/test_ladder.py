@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance.ladder impo
     domains,
 )
 
-from tests.unit.acceptance.clusters import FLOOR, HEALTHY, Cluster, by_verdict, dice, named
+from unit.acceptance.clusters import FLOOR, HEALTHY, Cluster, by_verdict, dice, named
 
 SIZES = (4, 5, 6, 7, 9, 12, 16, 25, 64)
 

@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance import node
 
-from tests.unit import machines
+from unit import machines
 
 GPU = {
     "name": "NVIDIA H200",

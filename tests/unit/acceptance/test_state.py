@@ -10,7 +10,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance import stat
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance.ladder import FAILED, UNTESTED
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
 
-from tests.unit.acceptance.clusters import FLOOR, Cluster, by_verdict, named
+from unit.acceptance.clusters import FLOOR, Cluster, by_verdict, named
 
 
 def begun(names, **changes):
