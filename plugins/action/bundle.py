@@ -20,7 +20,6 @@ from ansible_collections.gpulab.node.plugins.plugin_utils import catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle import fetching, folder, hosts, use
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.keys import Keys, check_programs
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.maker import Maker, Refused
-from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
@@ -72,9 +71,8 @@ class ActionModule(HostsAction):
             if system["family"] != "debian":
                 raise refuse("B019", host=name, system=system["name"])
             host = hosts.of(name, GATHERED.asked(name), known[READ], use.system_of(system))
-            capture = captures.latest(captures.place(Path(arguments["captures"]), name))
-            own = for_bundle.of(name, host.release, capture, known[READ]) if capture else hosts.Captured()
-            found.append(replace(host, captured=own))
+            captured = for_bundle.last(Path(arguments["captures"]), name, host.release, known[READ])
+            found.append(replace(host, captured=captured))
         return found
 
     def _made(self, directory: Path, keys: Keys, found: list[hosts.Host]) -> dict[str, Any]:
@@ -97,7 +95,7 @@ class ActionModule(HostsAction):
             if not check:
                 maker.fetch(directory, missing)
                 maker.write(directory, contents, keys, datetime.now(timezone.utc), version())
-        lacking = [*contents.lacking]
+        lacking = [f"The bundle lacks {line}" for line in contents.lacking]
         lacking += [line for host in found for line in hosts.lacking(host.name, GATHERED.asked(host.name))]
         said = {"warnings": lacking} if lacking else {}
         return {"changed": bool(missing), "lines": [*lines, str(directory)], **said}

@@ -44,10 +44,14 @@ _LISTS = ("requirements", "index_packages", "constraints", "overrides", "compile
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture has: names of packages, and environments by their paths, with the versions of their locks."""
+    """What a capture has: names of packages, and environments by their paths, with the versions of their locks.
+
+    fault says why there is a capture that nothing is taken of.
+    """
 
     packages: tuple[str, ...] = ()
     environments: dict[str, Asked] = field(default_factory=dict)
+    fault: str = ""
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ class Maker:
 
     def _settle(self, host: Host, found: Contents) -> Host:
         """Return a host with those packages of its capture that can be had; note the others. Raises Refusal B010."""
+        if host.captured.fault:
+            found.lacking.append(f"all of the capture of {host.name}: {host.captured.fault}")
         if not host.captured.packages:
             return host
         try:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.environments import venv
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import software_packages
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.hosts import Captured
 from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.wheels import Asked
+from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import software
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.environments import Environment
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.captures import Capture
@@ -26,6 +29,15 @@ if TYPE_CHECKING:
 # A capture says what a node said: nothing else than these becomes an argument or a line for a program here.
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(?::[a-z0-9]+)?")
 _PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
+
+
+def last(directory: Path, host: str, system: str, there: Mapping[str, Any]) -> Captured:
+    """Return what a host had at its last capture; of one that is not whole or not signed by this user, only why."""
+    try:
+        capture = captures.latest(captures.place(directory, host))
+    except Refusal as refusal:
+        return Captured(fault=refusal.cause)
+    return of(host, system, capture, there) if capture else Captured()
 
 
 def of(host: str, system: str, capture: Capture, there: Mapping[str, Any]) -> Captured:

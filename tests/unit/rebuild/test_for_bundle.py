@@ -8,7 +8,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.bundle.hosts import Ca
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import for_bundle
 
+from unit.captures import captured
 from unit.captures.captured import manifest
+from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures
 
 THERE = {"architectures": ["amd64"], "machine": "x86_64", "libc": "2.41", "pythons": ["3.13"]}
 DEBIAN = {"id": "debian", "version": "13", "name": "Debian 13"}
@@ -53,3 +55,17 @@ def test_nothing_of_a_capture_becomes_an_option_or_an_address():
     lines = ["--index-url=http://evil.example", "-r /etc/shadow", "x @ file:///etc", "x@file:///etc", "x==1; import os"]
     found = of(packages=[("-oDir=/tmp", "amd64"), ("tree", "amd64")], environments=[environment(lock=lines)])
     assert found == Captured(("tree",), {})
+
+
+def test_of_a_capture_that_somebody_changed_nothing_is_taken_and_that_is_said(tmp_path, vault):  # noqa: F811
+    captured.capture(tmp_path, vault)
+    assert for_bundle.last(tmp_path, "node07", "debian 13 x86_64", THERE).fault == ""
+    with (tmp_path / "node07/latest/manifest.json").open("a") as file:
+        file.write(" ")
+    found = for_bundle.last(tmp_path, "node07", "debian 13 x86_64", THERE)
+    assert found == Captured(fault=found.fault)
+    assert "manifest.json was changed" in found.fault
+
+
+def test_a_host_without_a_capture_gets_what_its_roles_ask_for(tmp_path):
+    assert for_bundle.last(tmp_path, "node07", "debian 13 x86_64", THERE) == Captured()
