@@ -78,11 +78,13 @@ def test_a_node_behind_the_fence_of_another_run_is_not_cut(lab, ask, bmc):
 
 
 def test_a_node_that_somebody_uses_is_not_cut(lab, ask, bmc):
-    lab.node(NAME).start("useradd --create-home anna; setpriv --reuid anna --clear-groups tail -f /dev/nvidia0")
+    busy = "mknod /dev/nvidia0 c 1 3; echo $$ > /run/busy; exec sleep 600 < /dev/nvidia0"
+    lab.node(NAME).start(busy)
     run = ask("-e", "bmc_do=cycle", "-e", "fence_run=mending")
-    lab.node(NAME).run("pkill -u anna tail")
+    lab.node(NAME).run("kill $(cat /run/busy); rm /dev/nvidia0")
     assert run.rc != 0
     assert "it is in use" in run.output
+    assert "sleep" in run.output
     assert asked(bmc) == []
 
 
@@ -103,7 +105,8 @@ def test_a_fenced_and_free_node_is_turned_off_and_on_and_comes_back(lab, ask, bm
 
 
 def test_a_node_that_is_dead_is_cut_only_where_it_is_named(lab, ask, bmc):
-    lab.node(NAME).run("systemctl stop ssh.socket ssh || true; systemctl stop ssh")
+    # Its system is gone, and the BMC still says On.
+    subprocess.run(["docker", "stop", lab.node(NAME).container], check=True, stdout=subprocess.PIPE)
     run = ask("-e", "bmc_do=cycle")
     assert run.rc != 0
     assert "bmc_dead does not name it" in run.output
