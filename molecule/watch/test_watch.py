@@ -5,7 +5,7 @@ import time
 
 import pytest
 import testinfra
-from scenario import LAB, nodes
+from scenario import LAB, nodes, playbook
 
 MAILS = "/var/tmp/mails"
 SENDMAIL = f"""#!/bin/sh
@@ -180,6 +180,16 @@ def test_a_gpu_that_is_lost_while_a_job_ends_makes_it_the_affair_of_that_node(cl
     assert found["cause"].startswith("XID 79")
     (mail,) = cluster.mails()
     assert "not your program" in mail
+
+
+def test_the_diagnosis_of_a_node_tells_what_the_watch_noted(cluster):
+    job = cluster.submit("exit 4", "--nodelist=one")
+    ended(cluster, job)
+    cluster.look()
+    cluster.mails()
+    told = playbook("playbooks/diagnose.yml", "--limit=one,two", diagnose_seconds=0.5)
+    assert told.status == 0, told.output
+    assert told.output.count(f"job {job} on this node: it ended with exit status 4 (class program)") == 1
 
 
 def test_a_node_that_has_not_reported_leaves_the_cause_open(cluster):

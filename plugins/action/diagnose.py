@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Fa
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.arguments import ARGUMENTS
-from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence
+from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Evidence, Noted
+from ansible_collections.gpulab.node.plugins.module_utils.watch.noted import MOST
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import load
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
@@ -55,6 +56,7 @@ class ActionModule(ActionBase):
             if "evidence" not in result:
                 return {"failed": True, **result}
             evidence = typed(json.loads(json.dumps(result["evidence"])), Evidence)  # without Ansible's tags
+            evidence = replace(evidence, noted=_noted(arguments["noted"]))
             asked = Asked(arguments["symptom"], arguments["pid"], arguments["user"], arguments["error"])
             if asked.pid and asked.pid not in {record.pid for record in evidence.processes}:
                 raise refuse("G001", host=host, pid=asked.pid)
@@ -84,6 +86,14 @@ def _checked(arguments: dict[str, Any]) -> float | None:
     except ValueError as error:
         wanted = "a number of parameters, such as 7B"
         raise refuse("G002", option="diagnose_parameters", value=arguments["parameters"], wanted=wanted) from error
+
+
+def _noted(given: list[Any]) -> list[Noted]:
+    """Return what Slurm's controller says of the node; nothing where that has another form."""
+    try:
+        return typed(json.loads(json.dumps(given[:MOST])), list[Noted])
+    except ValueError:
+        return []
 
 
 def _write(path: Path, document: Any) -> None:

@@ -65,6 +65,11 @@ options:
   documents:
     description: Directory on the controller to which the diagnosis is written as HOST.json. Unset writes none.
     type: path
+  noted:
+    description: What M(gpulab.node.watch_noted) says of the node on Slurm's controller.
+    type: list
+    elements: dict
+    default: []
 extends_documentation_fragment: [gpulab.node.attributes, gpulab.node.attributes.platform]
 attributes:
   check_mode:

@@ -33,4 +33,5 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "seconds": {"type": "float", "default": 3},
     "timeout": {"type": "int", "default": 5},
     "documents": {"type": "path"},
+    "noted": {"type": "list", "elements": "dict", "default": []},
 }

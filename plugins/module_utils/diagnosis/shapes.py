@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.records import LATER
+
 
 @dataclass(frozen=True)
 class DiagnosisQuestion:
@@ -329,6 +331,22 @@ class Dump:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """What the watch of Slurm's controller noted of a job: when, what it saw, the class and cause that it gave.
+
+    nodes is how many nodes the finding concerns, evidence what else this node showed.
+    """
+
+    time: str
+    job: int
+    seen: str
+    kind: str
+    cause: str
+    nodes: int
+    evidence: list[str]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that is known of the node beside its facts.
 
@@ -359,3 +377,4 @@ class Evidence:
     dumps: list[Dump]
     nccl_logs: list[NcclLog]
     proxies: list[Proxy]
+    noted: list[Noted] = field(default_factory=list, metadata=LATER)  # by the action, which asks the controller

@@ -23,6 +23,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis import (
     pasted,
     recorded,
     slow,
+    watched,
 )
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.estimate import estimate
 from ansible_collections.gpulab.node.plugins.plugin_utils.diagnosis.model import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 # Importing them fills the registry.
-SYMPTOMS_OF_RULES = (memory, hang, recorded, mismatch, mismatch_python, slow, imports, network)
+SYMPTOMS_OF_RULES = (memory, hang, recorded, mismatch, mismatch_python, slow, imports, network, watched)
 
 
 def findings(case: Case) -> list[Finding]:

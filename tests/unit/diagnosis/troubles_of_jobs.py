@@ -249,6 +249,26 @@ TROUBLES = {
         "rsync -a /data/",
         {"pid": 1001},
     ),
+    "a job that the watch saw fail": Trouble(
+        "hang-noted",
+        "hang",
+        also(
+            {
+                "noted": [
+                    {
+                        "time": "2026-11-26T08:00:00Z",
+                        "job": 77,
+                        "seen": "crash",
+                        "kind": "node",
+                        "cause": "XID 79: GPU has fallen off the bus",
+                        "nodes": 2,
+                        "evidence": [],
+                    }
+                ]
+            }
+        ),
+        "verify.yml",
+    ),
     "a GPU without data": Trouble("slow-starved-gpu", "slow", starved, "num_workers", {"pid": 1001}),
     "processors that save power": Trouble(
         "slow-governor",
