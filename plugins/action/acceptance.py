@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FACTS = ("gpulab", "gpulab_environments", "gpulab_measurements")
 READABLE_BY_OTHERS = 0o077
+MEETING = 90.0  # seconds that nodes wait for each other, and end in
 MOST = 300  # signs of what a node says of a measurement
 RATES = ("all_reduce_gbs", "lowest_gbs", "highest_gbs")
 UNREACHABLE = "it could not be reached"
@@ -51,6 +52,7 @@ class ActionModule(HostsAction):
         "proof": {"type": "bool", "default": True},
         "left_out": {"type": "list", "elements": "str", "default": []},
         "allow_untested": {"type": "list", "elements": "str", "default": []},
+        "minutes_each": {"type": "float", "default": 3},
         "minutes_most": {"type": "float", "default": 0},
         "certificate": {"type": "path"},
         "group": {"type": "list", "elements": "str", "default": []},
@@ -101,7 +103,8 @@ class ActionModule(HostsAction):
         went = f", {len(acceptance.results)} groups were measured before" if before else ""
         told = [f"acceptance {acceptance.run}: {len(acceptance.candidates)} of {len(nodes)} nodes{went}"]
         told += [f"  {name}: {why}" for name, one in nodes.items() if (why := one.failed or one.untested)]
-        return {"file": str(file), "run": acceptance.run, "go": not self._task.check_mode, "lines": told}
+        wait = max(0, math.ceil(acceptance.pending - time.time()))
+        return {"file": str(file), "run": acceptance.run, "wait": wait, "go": not self._task.check_mode, "lines": told}
 
 
 def _new(args: dict[str, Any], nodes: dict[str, state.Node], facts: dict[str, Any]) -> state.Acceptance:
@@ -163,6 +166,7 @@ def _next(args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
         number = len(acceptance.results) + 1
         if wanted is None:
             return {"group": [], "step": "", "began": 0, "run": ""}
+        acceptance.pending = time.time() + MEETING + args["minutes_each"] * 60
         run = f"gpulab-acceptance-{acceptance.run}-{number}"
         return {"group": list(wanted.nodes), "step": wanted.step, "began": time.time(), "run": run}
 
@@ -185,6 +189,7 @@ def _note(args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
             seconds=round(time.time() - args["began"], 1),
         )
         acceptance.results.append(measured)
+        acceptance.pending = 0.0
     told = f"{rates[0]:g} GB/s" if rates else why
     return {"line": f"{measured.step}: {', '.join(measured.nodes)}: {told}"}
 

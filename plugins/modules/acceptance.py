@@ -66,6 +66,10 @@ options:
     type: list
     elements: str
     default: []
+  minutes_each:
+    description: How long one measurement may take, for V(next).
+    type: float
+    default: 3
   minutes_most:
     description: How long all measurements may take together; 0 is without end.
     type: float
@@ -114,6 +118,10 @@ go:
   description: Whether anything is measured; not in check mode.
   returned: after V(begin)
   type: bool
+wait:
+  description: Seconds until a measurement that was cut off will have ended on the nodes.
+  returned: after V(begin)
+  type: int
 group:
   description: The hosts to measure next; empty at the end.
   returned: after V(next)

@@ -75,7 +75,8 @@ class Node:
 class Acceptance:
     """An acceptance on its way. ended is empty until its certificate is written.
 
-    left_out says what is not tried at all, allowed names the nodes that may stay untested.
+    left_out says what is not tried at all, allowed names the nodes that may stay untested. pending is when the
+    measurement that was begun last will have ended on the nodes, in seconds since 1970; 0 where none was begun.
     """
 
     run: str
@@ -89,6 +90,7 @@ class Acceptance:
     left_out: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
     results: list[Measured] = field(default_factory=list)
+    pending: float = field(default=0.0, metadata=records.LATER)
     ended: str = ""
 
     @property

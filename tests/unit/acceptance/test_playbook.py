@@ -159,6 +159,15 @@ def test_the_same_command_goes_on_where_it_was_cut_off(play):
     assert play.file == file
 
 
+def test_a_measurement_that_was_cut_off_is_waited_for(play):
+    assert play.begin()["wait"] == 0
+    play.work("test")
+    wanted = play.work("next", minutes_each=2)
+    assert 200 < play.begin()["wait"] <= 210
+    play.work("note", **{key: wanted[key] for key in ("group", "step", "began")})
+    assert play.begin()["wait"] == 0
+
+
 def test_check_mode_writes_nothing(play):
     play.check = True
     assert play.begin()["go"] is False
