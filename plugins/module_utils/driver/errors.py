@@ -54,7 +54,7 @@ def judged(event: Mapping[str, Any], boards: Collection[str] = ()) -> JudgedErro
         return JudgedError(severity, remedy, meaning + number)
     known = LINES[kind]
     value = re.search(known["line"], text)
-    meaning = known["meaning"].format(**value.groupdict() if value else {})
+    meaning = known["meaning"].format(**value.groupdict() if value else {"value": "?"})  # a node may say anything
     if set(boards) & set(known.get("not_on", ())):
         return JudgedError("info", "none", f"{meaning}, as on every board of this model")
     return JudgedError(known["severity"], known["remedy"], meaning)

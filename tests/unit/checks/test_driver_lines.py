@@ -186,3 +186,8 @@ def test_line_is_judged(case):
     (one,) = found
     assert (one.severity, one.remediation) == (case.severity, case.remedy)
     assert case.says in f"{one.summary} {one.reason}"
+
+
+def test_an_event_without_its_number_which_a_node_may_send_is_judged_all_the_same():
+    event = {"kind": "adapter_power", "xid": None, "text": "Detected insufficient power"}
+    assert errors.judged(event).meaning.endswith("too little power (? W)")

@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 
 ROOT = Path(__file__).parents[3]
 # What these do is shown by their own playbooks, not by plan.yml.
-OF_OTHER_PLAYBOOKS = {"boot_once", "bundle", "installer_boot", "installer_image", "installer_media"}
+OF_OTHER_PLAYBOOKS = {"bmc", "boot_once", "bundle", "installer_boot", "installer_image", "installer_media"}
 MODULES = sorted(path for path in (ROOT / "plugins/modules").glob("*.py") if path.stem not in OF_OTHER_PLAYBOOKS)
 
 
