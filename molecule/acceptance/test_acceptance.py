@@ -49,8 +49,14 @@ def slow_trunk(*names):
     bridge = Path(f"/sys/class/net/{own_end(names[0])}/master").resolve().name
     run("ip", "link", "add", "acc-b", "type", "bridge")
     run("ip", "link", "add", "acc-0", "type", "veth", "peer", "name", "acc-1")
-    pass_on = ("FORWARD", "-i", "acc-b", "-o", "acc-b", "-j", "ACCEPT")  # Docker drops what its own bridges do not have
-    run("iptables", "-I", *pass_on)
+    subnet = run("docker", "network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", CONTAINERS).strip()
+    # Docker drops, or gives other addresses to, what its own bridges do not have.
+    rules = (
+        ("-t", "filter", "FORWARD", "-i", "acc-b", "-o", "acc-b", "-j", "ACCEPT"),
+        ("-t", "nat", "POSTROUTING", "-s", subnet, "-d", subnet, "-j", "ACCEPT"),
+    )
+    for t, table, *rule in rules:
+        run("iptables", t, table, "-I", *rule)
     try:
         for end, master in (("acc-0", bridge), ("acc-1", "acc-b")):
             run("ip", "link", "set", end, "master", master, "up")
@@ -64,7 +70,8 @@ def slow_trunk(*names):
             run("ip", "link", "set", own_end(name), "master", bridge)
         run("ip", "link", "del", "acc-0")
         run("ip", "link", "del", "acc-b")
-        run("iptables", "-D", *pass_on)
+        for t, table, *rule in rules:
+            run("iptables", t, table, "-D", *rule)
 
 
 @pytest.fixture
