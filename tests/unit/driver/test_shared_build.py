@@ -106,8 +106,7 @@ class Machine:
     def ldtarball(self, argv):
         """Unpack it, or leave something half done."""
         if self.load_status in (0, 3):
-            with tarfile.open(argv[-1]) as tar:
-                tar.extractall(self.root / "unpacked", filter="data")
+            shutil.unpack_archive(argv[-1], self.root / "unpacked", "gztar")
             shutil.copytree(self.root / "unpacked/dkms_main_tree" / BUILD.kernel, self.home)
             if self.loses:
                 next(self.home.rglob("*.ko*")).write_bytes(b"cut sho")
