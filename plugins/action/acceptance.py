@@ -86,7 +86,7 @@ class ActionModule(HostsAction):
                 who = (hosts[name].get("__acceptance_users") or {}).get("users")
                 if who:
                     raise refuse("F140", host=name, who=who)
-        node.refuse_mixed({name: node.boards(of) for name, of in facts.items()})
+        node.refuse_mixed({name: node.boards(of) for name, of in node.telling(facts).items()})
         nodes = {name: _node(known, facts.get(name)) for name, known in hosts.items()}
         before = state.unfinished(directory, {*hosts})
         if before:
@@ -110,7 +110,7 @@ class ActionModule(HostsAction):
 def _new(args: dict[str, Any], nodes: dict[str, state.Node], facts: dict[str, Any]) -> state.Acceptance:
     """Return an acceptance that begins. Raises Refusal F142, F145."""
     mine = this_run(os.getppid())
-    some = next(iter(facts.values()), None)
+    some = next(iter(node.telling(facts).values()), None)
     boards, backend = (node.boards(some), _backend(facts)) if some else ("", floors.GLOO)
     count = sum(not one.failed and not one.untested for one in nodes.values())
     kind = floors.Kind(boards, backend, count, some["infiniband"] if some else ())

@@ -29,6 +29,15 @@ def boards(facts: Mapping[str, Any]) -> str:
     return ", ".join(sorted(names)) or NO_GPU
 
 
+def telling(nodes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the facts of the nodes whose driver tells of their boards; of all where none does.
+
+    One whose driver does not answer is no node of another kind: it differs from the others, and has failed by that.
+    """
+    answering = {name: facts for name, facts in nodes.items() if facts["nvml"]["gpus"] or not facts["pci"]["gpus"]}
+    return answering or dict(nodes)
+
+
 def compared(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what has to be equal on all nodes, in words."""
     gpus, interfaces = facts["nvml"]["gpus"], facts["network"]

@@ -72,3 +72,11 @@ def test_what_a_node_says_of_itself_is_made_harmless():
 def test_what_changed_since_the_beginning_is_said():
     before = node.compared(facts())
     assert node.changed(before, {**before, "driver": "999"}) == [f"driver {before['driver']} -> 999"]
+
+
+def test_a_node_whose_driver_does_not_answer_is_none_of_another_kind_but_one_that_differs():
+    broken = machines.machine({"nvml": {"gpus": []}, "pci": {"gpus": [{"device": "10de:2335"}] * 8}})
+    nodes = {"n0": broken, **{f"n{number}": facts() for number in (1, 2, 3)}}
+    node.refuse_mixed({name: node.boards(of) for name, of in node.telling(nodes).items()})
+    assert "VBIOS -, the others" in node.different({name: node.compared(of) for name, of in nodes.items()})["n0"]
+    assert node.telling({"n0": broken}) == {"n0": broken}
