@@ -213,13 +213,19 @@ def lock_of(records: list[dict[str, Any]], report: dict[str, Any], options: tupl
     return Lock(tuple(packages), (*places, *sorted(pip)))
 
 
+def _sha256(archive: dict[str, Any]) -> str:
+    """Return the SHA-256 of an archive; before 23.1, pip told one digest, as "sha256=HEX". Empty where it told none."""
+    kind, _sign, digest = str(archive.get("hash") or "").partition("=")
+    return archive.get("hashes", {}).get("sha256") or (digest if kind == "sha256" else "")
+
+
 def _line_of_pip(installed: dict[str, Any]) -> str:
     """Return the line of the lock for a package that pip reported. Raises Refusal E022 and E030."""
     name, source = installed["metadata"]["name"], installed["download_info"]
     pinned, address = f"{name}=={installed['metadata']['version']}", source.get("url", "")
     part = f"#subdirectory={source['subdirectory']}" if source.get("subdirectory") else ""
     if "archive_info" in source:
-        digest = source["archive_info"].get("hashes", {}).get("sha256")
+        digest = _sha256(source["archive_info"])
         if not digest:
             raise refuse("E022", package=pinned)
         return f"{name + ' @ ' + address + part if installed.get('is_direct') else pinned} --hash=sha256:{digest}"

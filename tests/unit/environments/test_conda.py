@@ -203,6 +203,7 @@ GIT = {"url": "https://git.example/x.git", "vcs_info": {"vcs": "git", "commit_id
     [
         (installed(url=WHEEL, archive_info=HASHES), f"alpha==2.0 --hash=sha256:{SIX}"),
         (installed(url=WHEEL, archive_info=HASHES, direct=True), f"alpha @ {WHEEL} --hash=sha256:{SIX}"),
+        (installed(url=WHEEL, archive_info={"hash": f"sha256={SIX}"}), f"alpha==2.0 --hash=sha256:{SIX}"),  # pip 23.0
         (installed(**GIT, direct=True), f"alpha @ git+https://git.example/x.git@{'4' * 40}"),
         (
             installed(**GIT, subdirectory="a", direct=True),
@@ -254,7 +255,7 @@ def test_a_line_is_known_by_its_package(line, name):
     assert conda.name_of(line) == name
 
 
-@pytest.mark.parametrize("archive", [{}, {"hashes": {"md5": "0"}}])
+@pytest.mark.parametrize("archive", [{}, {"hashes": {"md5": "0"}}, {"hash": "md5=0"}])
 def test_what_pip_reported_without_its_digest_cannot_be_locked(archive):
     """As pip before 23.1 does, where the index tells none."""
     info = {"metadata": {"name": "alpha", "version": "2.0"}, "download_info": {"archive_info": archive}}
