@@ -9,11 +9,12 @@ import json
 import math
 import os
 import time
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import signatures
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, signatures
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance import certificate, floors, node, page, state
@@ -219,8 +220,7 @@ def _end(args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
     detail = first(list(certificate.faults(made)), 4, "; ")
     refusal = refuse("F148", detail=detail or "nothing was measured", page=path.with_name(certificate.PAGE))
     told = [*certificate.lines(made), f"  certificate: {document}, {signed}", f"  {shown}"]
-    told_refusal = {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy}
-    return {"lines": told, "accepted": made["accepted"], "refused": None if made["accepted"] else told_refusal}
+    return {"lines": told, "accepted": made["accepted"], "refused": None if made["accepted"] else asdict(refusal)}
 
 
 def _verify(args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
@@ -241,8 +241,7 @@ def _refuse_open(key: Path) -> None:
 
 
 def _signers(args: Mapping[str, Any]) -> str:
-    path = Path(args["signers"] or Path(args["key"]).with_name(signatures.SIGNERS))
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    return files.read(Path(args["signers"] or Path(args["key"]).with_name(signatures.SIGNERS)))
 
 
 def _facts(known: Mapping[str, Any]) -> dict[str, Any] | None:

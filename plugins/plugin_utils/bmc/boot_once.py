@@ -12,9 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import PartError
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import PartError, looked
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import DISABLED, ONCE
 
 if TYPE_CHECKING:
@@ -92,12 +91,7 @@ def _set(bmc: Connection, reading: Reading, enabled: str, target: str) -> str:
 
 def _state(bmc: Connection, reading: Reading) -> tuple[str, bool]:
     """Return from where the machine boots next, in words, and whether that is known and as ever."""
-    try:
-        found = redfish.boot(bmc, reading.path, reading.serial)
-    except PartError as error:
-        return f"not read: {error}", False
-    except Refusal as refusal:
-        if refusal.code != "F100":
-            raise
-        return "not read: the BMC does not answer", False
+    found, why = looked(lambda: redfish.boot(bmc, reading.path, reading.serial))
+    if found is None:
+        return why, False
     return found.elsewhere or found.enabled or "not told", bool(found.enabled) and not found.elsewhere

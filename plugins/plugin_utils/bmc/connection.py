@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
+from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.secret_texts import HIDDEN
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
 Type = TypeVar("Type")
 ROOT = "/redfish/v1/"
+SILENT = "F100"  # the code of a BMC that does not answer
 MOST_BYTES = 4 << 20  # of one answer
 MOST_REQUESTS = 600
 MOST_TEXT = 200  # characters of a text that is shown
@@ -302,6 +304,18 @@ class Connection:
         if isinstance(value, dict):
             return {self._cleaned(name): self._cleaned(one) for name, one in value.items()}
         return [self._cleaned(one) for one in value] if isinstance(value, list) else value
+
+
+def looked(read: Callable[[], Type]) -> tuple[Type | None, str]:
+    """Return what is read; or None, and why: a BMC may be silent for a while during a change. Raises Refusal."""
+    try:
+        return read(), ""
+    except PartError as error:
+        return None, f"not read: {error}"
+    except Refusal as refusal:
+        if refusal.code != SILENT:
+            raise
+        return None, "not read: the BMC does not answer"
 
 
 class _AnswerError(PartError):

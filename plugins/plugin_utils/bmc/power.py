@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Limits, PartError
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import SILENT, Limits, PartError, looked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ON, OFF = "On", "Off"
 SOFT, HARD, START = "GracefulShutdown", "ForceOff", "On"
 LIMITS = Limits(request=30.0, whole=1500.0)
-_SILENT = "F100"  # the BMC does not answer
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def _send(bmc: Connection, reading: Reading, kind: str, *, needed: bool = False)
         if needed:
             raise bmc.refusal("F114", detail=f"to {kind} {error}") from error
     except Refusal as refusal:
-        if refusal.code != _SILENT:
+        if refusal.code != SILENT:
             raise
 
 
@@ -173,12 +172,6 @@ def _seen(bmc: Connection, reading: Reading, wanted: str, asked: str, most: floa
 
 
 def _state(bmc: Connection, reading: Reading) -> str:
-    """Return the power state; a BMC may be silent for a while during a change."""
-    try:
-        return redfish.power(bmc, reading.path, reading.serial) or "not told"
-    except PartError as error:
-        return f"not read: {error}"
-    except Refusal as refusal:
-        if refusal.code != _SILENT:
-            raise
-        return "not read: the BMC does not answer"
+    """Return the power state, or why it was not read."""
+    state, why = looked(lambda: redfish.power(bmc, reading.path, reading.serial))
+    return why or state or "not told"

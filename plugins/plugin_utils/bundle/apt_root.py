@@ -33,7 +33,12 @@ _PROXIES = ("Acquire::http", "Acquire::https")
 
 
 class AptError(Exception):
-    """What APT says where it cannot do what it is asked."""
+    """What APT says where it cannot do what it is asked; printed is all of it."""
+
+    def __init__(self, message: str, printed: str = "") -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.printed = printed
 
 
 @dataclass(frozen=True)
@@ -162,12 +167,11 @@ class Root:
 
     def trial(self, names: Sequence[str]) -> tuple[Plan, str]:
         """Return what APT says against installing packages where nothing is there yet, as settle() asks for it."""
-        wishes = Wishes(present=tuple(names))
-        call = apt.install_command(
-            wishes, recommends=False, lock_timeout=0, changes_held=True, simulate="--simulate", writes_caches=True
-        )
-        done = self._call(*call, "--option=Debug::NoLocking=true")
-        return Plan(), (done.stdout + done.stderr) if done.returncode else ""
+        try:
+            self.resolve(Wanted(Wishes(present=tuple(names))))
+        except AptError as error:
+            return Plan(), error.printed
+        return Plan(), ""
 
     def packages(self, urls: Iterable[str]) -> dict[str, Package]:
         """Return what the indexes say of these packages, by their addresses. Raises AptError without a SHA-256."""
@@ -199,15 +203,11 @@ class Root:
         return apt.exact(wish, self._apt("apt-cache", "madison", split(wish)[0]))
 
     def _apt(self, *call: str) -> str:
-        done = self._call(*call)
+        done = subprocess.run(call, env=self._environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise AptError(
-                "; ".join(dict.fromkeys(_ERROR.findall(done.stderr))) or done.stderr.strip() or "it says no more"
-            )
+            told = "; ".join(dict.fromkeys(_ERROR.findall(done.stderr))) or done.stderr.strip() or "it says no more"
+            raise AptError(told, done.stdout + done.stderr)
         return done.stdout
-
-    def _call(self, *call: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(call, env=self._environment, capture_output=True, text=True, check=False)
 
 
 def reachable(sources: Iterable[Source]) -> tuple[Source, ...]:
