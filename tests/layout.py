@@ -30,6 +30,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "system": "kernels, boot, swap, accounts, the network",
         },
         {
+            "bmc": "what the task that asks a BMC takes",
             "bundle": "whether a bundle is whole, and which one a node is to use",
             "gpu_settings": "power limits, clocks, ECC, MIG",
             "models": "the store of models and data sets, what comes into it, and its proof",

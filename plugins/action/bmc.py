@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.bmc.arguments import ARGUMENTS, CYCLE
 from ansible_collections.gpulab.node.plugins.module_utils.core import locks, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
@@ -36,17 +37,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NEEDED = ("bmc_user", "bmc_password")
-READ, CYCLE = "read", "cycle"
-ARGUMENTS = {
-    "work": {"type": "str", "choices": [READ, CYCLE], "default": READ},
-    "power": {"type": "bool", "default": False},
-    "most": {"type": "int", "default": 1},
-    "dead": {"type": "str"},
-    "fence": {"type": "dict"},
-    "run": {"type": "str"},
-    "slurm": {"type": "str"},
-    "boot_once": {"type": "str"},
-}
 GREETING = 8.0  # seconds in which a living SSH greets
 
 

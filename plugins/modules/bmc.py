@@ -93,19 +93,10 @@ refusal:
   type: dict
 """
 
+from ansible_collections.gpulab.node.plugins.module_utils.bmc.arguments import ARGUMENTS
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 
-ARGUMENTS = {
-    "work": {"type": "str", "choices": ["read", "cycle"], "default": "read"},
-    "power": {"type": "bool", "default": False},
-    "most": {"type": "int", "default": 1},
-    "dead": {"type": "str"},
-    "fence": {"type": "dict"},
-    "run": {"type": "str"},
-    "slurm": {"type": "str"},
-    "boot_once": {"type": "str"},
-}
 SERIAL = "/sys/class/dmi/id/product_serial"  # for root only
 
 
