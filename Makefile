@@ -7,7 +7,7 @@ export PYTHONUNBUFFERED := 1
 
 # program:package or file:package pairs, in Debian's names
 TEST_PROGRAMS := age:age borg:borgbackup chromium:chromium cpio:cpio gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf grub-editenv:grub-common \
-                 mcopy:mtools promtool:prometheus restic:restic xorriso:xorriso zsh:zsh
+                 ipmi_sim:openipmi ipmitool:ipmitool mcopy:mtools promtool:prometheus restic:restic xorriso:xorriso zsh:zsh
 # Installation media are made of these. shim-signed installs the boot loader of a machine with UEFI anew, so not there.
 ifeq ($(shell uname -m)$(wildcard /sys/firmware/efi),x86_64)
 TEST_PROGRAMS += /usr/lib/grub/i386-pc/boot_hybrid.img:grub-pc-bin /usr/lib/shim/shimx64.efi.signed:shim-signed \

@@ -61,7 +61,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "refusals": "all refusals",
         },
         {
-            "bmc": "what a node's BMC says by Redfish, and what it is asked to do",
+            "bmc": "what a node's BMC says by Redfish or IPMI, and what it is asked to do",
             "bundle": "all that a lab without a network needs, in one folder",
             "catalog": "what works with what, and what is known of a board",
             "environment_files": "requirements, locks and environment.yml that people wrote",

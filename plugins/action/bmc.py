@@ -22,8 +22,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import locks, rec
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
 from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import Record as Fence
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, judge, power, redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Address, Connection, Limits
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, judge, power
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Address, Limits
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.ipmi import Ipmi
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Redfish
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Bmc, Reading
+
+PROTOCOLS: dict[str, type[Bmc]] = {"redfish": Redfish, "ipmi": Ipmi}
 NEEDED = ("bmc_user", "bmc_password")
 GREETING = 8.0  # seconds in which a living SSH greets
 
@@ -77,8 +82,9 @@ class ActionModule(ActionBase):
         inside = self._inside(variables)
         serial = judge.serial(host, self._given(variables, "bmc_serial"), inside, before, str(path))
         told: list[str] = []
-        with Connection(address, power.LIMITS if args["work"] == CYCLE else Limits()) as bmc:
-            reading = redfish.read(bmc, serial)
+        kind = PROTOCOLS[args["protocol"]]
+        with kind(address, power.LIMITS if args["work"] == CYCLE else Limits()) as bmc:
+            reading = bmc.read(serial)
             new = judge.new_events(reading, before)
             found = judge.findings(reading, new)
             shown = judge.document(host, time.strftime(TIME, time.gmtime()), reading, new, found)
@@ -86,7 +92,8 @@ class ActionModule(ActionBase):
             if changes:
                 records.write(path, asdict(record))
             if args["work"] == CYCLE:
-                power.refuse_unsafe(bmc, reading, self.evidence(args, variables, reached=inside is not None))
+                known = self.evidence(args, variables, reached=inside is not None)
+                power.refuse_unsafe(bmc, reading, known, alone=args["alone"])
                 told = cycle(bmc, reading, args["boot_once"] or "", _noting(path, record) if changes else None)
         lines = [*judge.lines(reading, new, found), *told, *bmc.left]
         cycled = args["work"] == CYCLE
@@ -157,7 +164,7 @@ def _refuse(host: str, args: dict[str, Any], variables: dict[str, Any], address:
         raise refuse("F111", count=count, most=args["most"])
 
 
-def cycle(bmc: Connection, reading: redfish.Reading, target: str, note: Callable[[str], None] | None) -> list[str]:
+def cycle(bmc: Bmc, reading: Reading, target: str, note: Callable[[str], None] | None) -> list[str]:
     """Turn a machine off and on, once from another target if one is given; only say so where there is no note."""
     if target:
         boot_once.refuse_unknown(bmc, reading, target)
@@ -167,7 +174,7 @@ def cycle(bmc: Connection, reading: redfish.Reading, target: str, note: Callable
         return power.cycle(bmc, reading, note)
     boot_once.ask(bmc, reading, target)
     try:
-        told = power.cycle(bmc, reading, note)
+        told = power.cycle(bmc, reading, note, before_on=lambda: boot_once.see_it_kept(bmc, reading, target))
     except Refusal:
         with contextlib.suppress(Refusal):  # which would hide why it went wrong
             boot_once.take_back(bmc, reading)

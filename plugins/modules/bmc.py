@@ -8,11 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bmc
-short_description: Read the BMC of a node by Redfish, or turn the node off and on by it
+short_description: Read the BMC of a node by Redfish or IPMI, or turn the node off and on by it
 version_added: 1.1.0
 description:
   - The controller asks the BMC at C(bmc_address), in a session of its own that is deleted at the end, and nobody else.
-    Its certificate has to be the one of C(bmc_fingerprint); only then is the password sent.
+    By Redfish its certificate has to be the one of C(bmc_fingerprint); only then is the password sent. By IPMI it is
+    asked with ipmitool, which never sends the password.
   - The node is asked for its serial number, and of all systems that the BMC lists only the one with this number is
     read. A node that cannot be reached is the machine that it was at the last reading.
   - The address, the name and the password are the host's variables C(bmc_address), C(bmc_user), C(bmc_password) and
@@ -26,6 +27,15 @@ options:
     type: str
     choices: [read, cycle]
     default: read
+  protocol:
+    description: How the BMC is asked.
+    type: str
+    choices: [redfish, ipmi]
+    default: redfish
+  alone:
+    description: The admin's word that nothing else is in the node's chassis, where the BMC does not say.
+    type: bool
+    default: false
   power:
     description: Whether the node may be turned off and on, C(bmc_power).
     type: bool

@@ -17,4 +17,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "run": {"type": "str"},
     "slurm": {"type": "str"},
     "boot_once": {"type": "str"},
+    "protocol": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
+    "alone": {"type": "bool", "default": False},
 }

@@ -12,25 +12,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import PartError, looked
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import DISABLED, ONCE
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import DISABLED, ONCE, PartError, looked
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Reading
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Bmc, Reading
 
 AFTER = 600.0  # seconds after power on in which firmware takes the setting back
 _LOOK = 5.0
 
 
-def refuse_unknown(bmc: Connection, reading: Reading, target: str) -> None:
+def refuse_unknown(bmc: Bmc, reading: Reading, target: str) -> None:
     """Raise Refusal F118 where the BMC does not name this target."""
     if target not in reading.boot.targets:
         raise bmc.refusal("F118", target=target, detail=f"it names {', '.join(reading.boot.targets) or 'nothing'}")
 
 
-def ask(bmc: Connection, reading: Reading, target: str) -> None:
+def ask(bmc: Bmc, reading: Reading, target: str) -> None:
     """Ask for one boot from a target, and read it back.
 
     Raises Refusal F118 after it was taken back, F121 where that was not possible.
@@ -43,7 +40,7 @@ def ask(bmc: Connection, reading: Reading, target: str) -> None:
         raise bmc.refusal("F118", target=target, detail=why)
 
 
-def take_back(bmc: Connection, reading: Reading) -> str:
+def take_back(bmc: Bmc, reading: Reading) -> str:
     """Let the machine boot as it did; return why that is not so, empty where it is. Raises Refusal.
 
     A BMC may take no Disabled, and have had its disk each time.
@@ -55,7 +52,20 @@ def take_back(bmc: Connection, reading: Reading) -> str:
     return left
 
 
-def see_it_gone(bmc: Connection, reading: Reading, target: str, most: float = AFTER, look: float = _LOOK) -> str:
+def see_it_kept(bmc: Bmc, reading: Reading, target: str) -> None:
+    """Ask again where the BMC has forgotten it while the machine was turned off; by IPMI it may do so after 60 s.
+
+    Raises Refusal F122 where that is not possible.
+    """
+    found, _why = looked(lambda: bmc.boot(reading))
+    if found and found.enabled == ONCE and found.target == target:
+        return
+    why = _set(bmc, reading, ONCE, target)
+    if why:
+        raise bmc.refusal("F122", target=target, detail=why)
+
+
+def see_it_gone(bmc: Bmc, reading: Reading, target: str, most: float = AFTER, look: float = _LOOK) -> str:
     """Wait until the machine boots as before again; return a line. Raises Refusal F119 where it had to be asked for."""
     begun = time.monotonic()
     state = ""
@@ -69,17 +79,16 @@ def see_it_gone(bmc: Connection, reading: Reading, target: str, most: float = AF
     raise bmc.refusal("F119", target=target, detail=f"it stayed {state}, and {after}")
 
 
-def _set(bmc: Connection, reading: Reading, enabled: str, target: str) -> str:
+def _set(bmc: Bmc, reading: Reading, enabled: str, target: str) -> str:
     """Set it and read it back; return what is wrong, empty where nothing is.
 
     One BMC wants the mode with each change and another takes none with it: first with it, where it tells one.
     """
-    body = {"BootSourceOverrideEnabled": enabled, **({"BootSourceOverrideTarget": target} if target else {})}
-    why, mode = "", reading.boot.mode
-    for further in ({"BootSourceOverrideMode": mode}, {}) if mode else ({},):
+    why = ""
+    for mode in dict.fromkeys((reading.boot.mode, "")):
         try:
-            bmc.send("PATCH", reading.path, {"Boot": {**body, **further}})
-            found = redfish.boot(bmc, reading.path, reading.serial)
+            bmc.set_boot(reading, enabled, target, mode)
+            found = bmc.boot(reading)
         except PartError as error:
             why = str(error)
             continue
@@ -89,9 +98,9 @@ def _set(bmc: Connection, reading: Reading, enabled: str, target: str) -> str:
     return why
 
 
-def _state(bmc: Connection, reading: Reading) -> tuple[str, bool]:
+def _state(bmc: Bmc, reading: Reading) -> tuple[str, bool]:
     """Return from where the machine boots next, in words, and whether that is known and as ever."""
-    found, why = looked(lambda: redfish.boot(bmc, reading.path, reading.serial))
+    found, why = looked(lambda: bmc.boot(reading))
     if found is None:
         return why, False
     return found.elsewhere or found.enabled or "not told", bool(found.enabled) and not found.elsewhere

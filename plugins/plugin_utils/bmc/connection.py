@@ -19,29 +19,33 @@ import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
-from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.secret_texts import HIDDEN
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
-from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
+    MOST_BYTES,
+    MOST_TEXT,
+    USUAL,
+    Address,
+    Bmc,
+    Limits,
+    PartError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from typing_extensions import Self
 
 Type = TypeVar("Type")
 ROOT = "/redfish/v1/"
-SILENT = "F100"  # the code of a BMC that does not answer
-MOST_BYTES = 4 << 20  # of one answer
 MOST_REQUESTS = 600
-MOST_TEXT = 200  # characters of a text that is shown
 _PATH = re.compile(r"/redfish/v1(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
+_PORT = 443
 _NOT_TAKEN, _FORBIDDEN = 401, 403
 _NO_SESSIONS = (404, 405, 501)
 _WANTS_TAG = (412, 428)  # a change without the ETag of what it changes is not taken
@@ -64,37 +68,8 @@ class Root(TypedDict, total=False):
     UpdateService: Link | None
 
 
-class PartError(Exception):
-    """A part cannot be read; the text says why, such as "it answers 503". That says nothing of whether it is there."""
-
-
 class CertificateError(Exception):
     """The certificate is not the pinned one; the text is its SHA-256."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the BMC of a host is, and as whom it is asked; fingerprint is a SHA-256 in hex, or empty."""
-
-    host: str
-    address: str
-    user: str
-    password: str = field(repr=False)
-    fingerprint: str = ""
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Return host and port."""
-        split = urlsplit(f"//{self.address}")
-        return split.hostname or "", split.port or 443
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Seconds that one request, and all of them, may take."""
-
-    request: float = 30.0
-    whole: float = 180.0
 
 
 class _Pinned(HTTPSConnection):
@@ -118,17 +93,16 @@ class _Pinned(HTTPSConnection):
             raise CertificateError(shown)
 
 
-class Connection:
-    """A session with a BMC. Enter it; when it is left, the session is deleted."""
+class Connection(Bmc):
+    """A session with a BMC by Redfish, which is deleted when it is left."""
 
-    def __init__(self, address: Address, limits: Limits = Limits()) -> None:
+    def __init__(self, address: Address, limits: Limits = USUAL) -> None:
         """Take where the BMC is; nothing is asked yet."""
-        self._address, self._limits = address, limits
+        super().__init__(address, limits)
         self._headers: dict[str, str] = {}
         self._session = ""
-        self._requests, self._until = 0, time.monotonic() + limits.whole
+        self._requests = 0
         self._http: _Pinned | None = None
-        self.left: list[str] = []  # what could not be cleaned up
         self.root: Root = {}
 
     def __enter__(self) -> Self:
@@ -156,10 +130,6 @@ class Connection:
             self._session = ""
         if self._http:
             self._http.close()
-
-    def refusal(self, code: str, **values: object) -> Exception:
-        """Return a refusal about this BMC."""
-        return refuse(code, host=self._address.host, address=self._address.address, **values)
 
     def get(self, path: str, kind: type[Type]) -> Type:
         """Return a resource as its type has it. Raises PartError, Refusal."""
@@ -227,7 +197,7 @@ class Connection:
         if not data.strip():
             return status, headers, {}
         try:
-            return status, headers, self._cleaned(json.loads(data.decode("utf-8")))
+            return status, headers, self._cleaned_document(json.loads(data.decode("utf-8")))
         except (ValueError, RecursionError) as error:
             message = "it is no JSON"
             raise PartError(message) from error
@@ -270,7 +240,7 @@ class Connection:
         """Give a connection that is cut when a request takes too long, however slowly the BMC still sends."""
         if self._http is None:
             pinned = re.sub(r"[^0-9a-f]", "", self._address.fingerprint.lower())
-            self._http = _Pinned(self._address.place, pinned, self._limits.request)
+            self._http = _Pinned(self._address.place(_PORT), pinned, self._limits.request)
         http, late = self._http, threading.Event()
 
         def cut() -> None:
@@ -295,27 +265,17 @@ class Connection:
             self._http.close()
         self._http = None
 
-    def _cleaned(self, value: Any) -> Any:
-        """Return what a BMC said without the password and the token, should it repeat them."""
+    def _cleaned(self, text: str) -> str:
+        token = self._headers.get("X-Auth-Token", "")
+        text = super()._cleaned(text)
+        return text.replace(token, HIDDEN) if token else text
+
+    def _cleaned_document(self, value: Any) -> Any:
         if isinstance(value, str):
-            for secret in (self._address.password, self._headers.get("X-Auth-Token", "")):
-                value = value.replace(secret, HIDDEN) if secret else value
-            return value
+            return self._cleaned(value)
         if isinstance(value, dict):
-            return {self._cleaned(name): self._cleaned(one) for name, one in value.items()}
-        return [self._cleaned(one) for one in value] if isinstance(value, list) else value
-
-
-def looked(read: Callable[[], Type]) -> tuple[Type | None, str]:
-    """Return what is read; or None, and why: a BMC may be silent for a while during a change. Raises Refusal."""
-    try:
-        return read(), ""
-    except PartError as error:
-        return None, f"not read: {error}"
-    except Refusal as refusal:
-        if refusal.code != SILENT:
-            raise
-        return None, "not read: the BMC does not answer"
+            return {self._cleaned_document(name): self._cleaned_document(one) for name, one in value.items()}
+        return [self._cleaned_document(one) for one in value] if isinstance(value, list) else value
 
 
 class _AnswerError(PartError):

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import coun
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Event, Reading
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Event, Reading
 
 CLOCK_SECONDS = 60.0
 LOST = "gpulab does not know which machine the BMC is to be of, and what its logs said before."
@@ -82,7 +82,8 @@ def findings(reading: Reading, new: list[Event]) -> list[Finding]:
     """Return what somebody should look at."""
     found = []
     if reading.health and reading.health != "OK":
-        found.append(Finding("bmc-health", f"the BMC calls the health of the machine {reading.health}"))
+        why = f": {first(reading.faults, _TOLD)}" if reading.faults else ""
+        found.append(Finding("bmc-health", f"the BMC calls the health of the machine {reading.health}{why}"))
     bad = [event for event in new if event.severity in _BAD]
     if bad:
         latest = sorted(bad, key=lambda event: event.created, reverse=True)

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import control
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import redfish
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import SILENT, Limits, PartError, looked
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
+    HARD,
+    OFF,
+    ON,
+    SILENT,
+    SOFT,
+    START,
+    Limits,
+    PartError,
+    looked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import Record as Fence
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Reading
+    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Bmc, Reading
 
-ON, OFF = "On", "Off"
-SOFT, HARD, START = "GracefulShutdown", "ForceOff", "On"
 LIMITS = Limits(request=30.0, whole=1500.0)
 
 
@@ -87,18 +93,18 @@ def _of_silent(known: Evidence) -> str:
     return ""
 
 
-def refuse_unsafe(bmc: Connection, reading: Reading, known: Evidence) -> None:
-    """Raise Refusal F112 to F115 and F120 where this machine may not be cut. One that is off has nothing to lose."""
-    if reading.chassis_systems != 1:
-        why = "it is not known whether others share its chassis"
-        if reading.chassis_systems:
-            why = f"{reading.chassis_systems} systems share its chassis"
+def refuse_unsafe(bmc: Bmc, reading: Reading, known: Evidence, *, alone: bool = False) -> None:
+    """Raise Refusal F112 to F115 and F120 where this machine may not be cut. One that is off has nothing to lose.
+
+    alone is the admin's word that nothing else is in its chassis, for a BMC that does not tell.
+    """
+    systems = reading.chassis_systems or (1 if alone else None)
+    if systems != 1:
+        why = f"{systems} systems share its chassis" if systems else "it is not known whether others share its chassis"
         raise bmc.refusal("F112", detail=why)
-    own_target = reading.target.startswith(f"{reading.path.rstrip('/')}/")
-    missing = [one for one in (HARD, START) if one not in (reading.resets or ())]
-    if missing or not own_target:
+    if any(one not in (reading.resets or ()) for one in (HARD, START)):
         taken = ", ".join(reading.resets or ()) or "nothing that it names"
-        raise bmc.refusal("F114", detail=f"it takes {taken}" if own_target else "its reset is not the system's own")
+        raise bmc.refusal("F114", detail=f"it takes {taken}")
     if reading.boot.elsewhere:
         raise bmc.refusal("F120", boot=reading.boot.elsewhere)
     if reading.power not in {ON, OFF}:
@@ -115,9 +121,16 @@ def steps(reading: Reading) -> list[str]:
     return [*(off if reading.power == ON else []), START]
 
 
-def cycle(bmc: Connection, reading: Reading, note: Callable[[str], None], waits: Waits = Waits()) -> list[str]:
+def cycle(
+    bmc: Bmc,
+    reading: Reading,
+    note: Callable[[str], None],
+    waits: Waits = Waits(),
+    before_on: Callable[[], None] = lambda: None,
+) -> list[str]:
     """Turn the machine off and on; return what was seen. note writes down each state before what follows is asked.
 
+    before_on is called while the machine is off, before it is turned on; what it raises leaves the machine off.
     reading passed refuse_unsafe() just now. Raises Refusal F116 where the power does not become what was asked.
     """
     told = []
@@ -134,6 +147,7 @@ def cycle(bmc: Connection, reading: Reading, note: Callable[[str], None], waits:
                 raise bmc.refusal("F116", asked=HARD, seconds=round(waits.hard), state=_state(bmc, reading))
     note("off")
     time.sleep(waits.pause)
+    before_on()
     _send(bmc, reading, START, needed=True)
     told.append(_seen(bmc, reading, ON, START, waits.start, waits.look))
     if not told[-1]:
@@ -143,14 +157,13 @@ def cycle(bmc: Connection, reading: Reading, note: Callable[[str], None], waits:
     return [line for line in told if line]
 
 
-def _send(bmc: Connection, reading: Reading, kind: str, *, needed: bool = False) -> None:
+def _send(bmc: Bmc, reading: Reading, kind: str, *, needed: bool = False) -> None:
     """Ask once. Whether it was done is read back, so an answer that is lost counts for nothing.
 
     Raises Refusal F114 where the BMC does not take what is needed.
     """
-    body: dict[str, Any] = {"ResetType": kind}
     try:
-        bmc.send("POST", reading.target, body)
+        bmc.reset(reading, kind)
     except PartError as error:
         if needed:
             raise bmc.refusal("F114", detail=f"to {kind} {error}") from error
@@ -159,7 +172,7 @@ def _send(bmc: Connection, reading: Reading, kind: str, *, needed: bool = False)
             raise
 
 
-def _seen(bmc: Connection, reading: Reading, wanted: str, asked: str, most: float, look: float) -> str:  # noqa: PLR0913, PLR0917
+def _seen(bmc: Bmc, reading: Reading, wanted: str, asked: str, most: float, look: float) -> str:  # noqa: PLR0913, PLR0917
     """Wait until the power is as wanted; return a line that says so, empty where it does not become so in time."""
     begun = time.monotonic()
     while True:
@@ -171,7 +184,7 @@ def _seen(bmc: Connection, reading: Reading, wanted: str, asked: str, most: floa
         time.sleep(look)
 
 
-def _state(bmc: Connection, reading: Reading) -> str:
+def _state(bmc: Bmc, reading: Reading) -> str:
     """Return the power state, or why it was not read."""
-    state, why = looked(lambda: redfish.power(bmc, reading.path, reading.serial))
+    state, why = looked(lambda: bmc.power(reading))
     return why or state or "not told"

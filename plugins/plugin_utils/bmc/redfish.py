@@ -4,28 +4,36 @@
 """What a BMC says by Redfish of the one system that has a node's serial number. Nothing is changed, no log is cleared.
 
 A part that is not answered (404, 503, another form) is "not read", which never means that it is absent. Each text is
-one line of at most connection.MOST_TEXT characters, without control codes.
+one line of at most base.MOST_TEXT characters, without control codes.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypedDict
 
-from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, one_line
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import MOST_TEXT, Link, PartError
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
+    MOST_ENTRIES,
+    Boot,
+    Component,
+    Event,
+    Log,
+    NotRead,
+    PartError,
+    Reading,
+    note,
+    said,
+)
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Connection
-
-MOST_SYSTEMS, MOST_FIRMWARE, MOST_LOGS, MOST_ENTRIES = 32, 64, 8, 2000
+MOST_SYSTEMS, MOST_FIRMWARE, MOST_LOGS = 32, 64, 8
 _PAGES = 100
 WRAPS = "WrapsWhenFull"
-ONCE, DISABLED = "Once", "Disabled"
 
 
 _Collection = TypedDict("_Collection", {"Members": "list[Link]", "Members@odata.nextLink": "str | None"}, total=False)
@@ -135,91 +143,6 @@ class _ActionInfo(TypedDict, total=False):
     Parameters: list[_Parameter] | None
 
 
-@dataclass(frozen=True)
-class Component:
-    """A part with firmware; version is empty where the BMC does not tell it."""
-
-    name: str
-    version: str
-
-
-@dataclass(frozen=True)
-class Event:
-    """A record of a log. created is the BMC's time in ISO 8601, empty where it has none."""
-
-    log: str
-    number: str
-    created: str
-    severity: str
-    message: str
-
-    @property
-    def key(self) -> str:
-        """Return what no other record of any time has: numbers start again when somebody clears a log."""
-        return f"{self.log} {self.number} {self.created}"
-
-
-@dataclass(frozen=True)
-class Log:
-    """A log, and whether the next record is lost because it is full."""
-
-    name: str
-    records: int
-    full: bool
-
-
-@dataclass(frozen=True)
-class NotRead:
-    """A part that was not read, and why."""
-
-    part: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Boot:
-    """From where a machine boots next: enabled is Once, Continuous or Disabled; targets are what the BMC names."""
-
-    enabled: str = ""
-    target: str = ""
-    mode: str = ""
-    targets: tuple[str, ...] = ()
-
-    @property
-    def elsewhere(self) -> str:
-        """Say from where it boots next, if that is not from its disk as ever."""
-        usual = self.enabled in {"", DISABLED} or (self.enabled != ONCE and self.target in {"", "None", "Hdd"})
-        return "" if usual else f"{self.enabled} {self.target}"
-
-
-@dataclass
-class Reading:
-    """What a BMC says. clock_seconds: how far its clock is ahead of the controller's, None where it was not read.
-
-    chassis_systems: how many systems share a chassis with this one, it included; None where that was not read. resets:
-    what ComputerSystem.Reset takes, None where that was not read. path and target are the system's, and of its reset.
-    """
-
-    path: str
-    serial: str
-    target: str = ""
-    resets: list[str] | None = None
-    redfish: str = ""
-    uuid: str = ""
-    manufacturer: str = ""
-    model: str = ""
-    part_number: str = ""
-    power: str = ""
-    health: str = ""
-    boot: Boot = field(default_factory=Boot)
-    chassis_systems: int | None = None
-    clock_seconds: float | None = None
-    firmware: list[Component] = field(default_factory=list)
-    logs: list[Log] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    not_read: list[NotRead] = field(default_factory=list)
-
-
 def read(bmc: Connection, serial: str) -> Reading:
     """Read the system with this serial number. Raises Refusal F100 to F103, F107."""
     path, system, silent = _find(bmc, serial)
@@ -228,10 +151,10 @@ def read(bmc: Connection, serial: str) -> Reading:
     found.model, found.part_number = said(system.get("Model")), said(system.get("PartNumber"))
     found.power, found.health = said(system.get("PowerState")), said((system.get("Status") or {}).get("Health"))
     found.boot = _boot(system)
-    _note(found, "BIOS", lambda: _bios(found, system))
-    _note(found, "power actions", lambda: _resets(bmc, found, system))
-    _note(found, "chassis", lambda: _chassis(bmc, found, system))
-    _note(found, "firmware", lambda: _firmware(bmc, found))
+    note(found, "BIOS", lambda: _bios(found, system))
+    note(found, "power actions", lambda: _resets(bmc, found, system))
+    note(found, "chassis", lambda: _chassis(bmc, found, system))
+    note(found, "firmware", lambda: _firmware(bmc, found))
     places: dict[str, Link | None] = {"log of the system": system.get("LogServices")}
     for number, link in enumerate((system.get("Links") or {}).get("ManagedBy") or [], 1):
         of_manager = "BMC" if number == 1 else f"BMC {number}"
@@ -239,22 +162,12 @@ def read(bmc: Connection, serial: str) -> Reading:
         def manager(link: Link = link, name: str = of_manager) -> None:
             places[f"log of the {name}"] = _manager(bmc, found, link, name)
 
-        _note(found, of_manager, manager)
+        note(found, of_manager, manager)
         if number == MOST_LOGS:
             break
     for part, place in places.items():
-        _note(found, part, lambda place=place, part=part: _logs(bmc, found, part, place))  # type: ignore[misc]
+        note(found, part, lambda place=place, part=part: _logs(bmc, found, part, place))  # type: ignore[misc]
     return found
-
-
-def power(bmc: Connection, path: str, serial: str) -> str:
-    """Return the power state of a system now, such as On, after its serial number. Raises PartError, Refusal."""
-    return said(_same(bmc, path, serial).get("PowerState"))
-
-
-def boot(bmc: Connection, path: str, serial: str) -> Boot:
-    """Return from where a system boots next, after its serial number. Raises PartError, Refusal."""
-    return _boot(_same(bmc, path, serial))
 
 
 def _boot(system: _System) -> Boot:
@@ -268,18 +181,13 @@ def _boot(system: _System) -> Boot:
     )
 
 
-def _same(bmc: Connection, path: str, serial: str) -> _System:
+def _same(bmc: Connection, reading: Reading) -> _System:
     """Return a system that still is the same machine. Raises PartError where it is another."""
-    system = bmc.get(path, _System)
-    if _serial(system) != serial:
+    system = bmc.get(reading.path, _System)
+    if _serial(system) != reading.serial:
         message = f"it has the serial number {_serial(system) or 'of nobody'} now"
         raise PartError(message)
     return system
-
-
-def said(text: str | None) -> str:
-    """Return a text of the BMC's in one line that may be shown."""
-    return one_line((text or "").strip()[: MOST_TEXT * 2])[:MOST_TEXT]
 
 
 def _find(bmc: Connection, serial: str) -> tuple[str, _System, list[NotRead]]:
@@ -305,14 +213,6 @@ def _find(bmc: Connection, serial: str) -> tuple[str, _System, list[NotRead]]:
 
 def _serial(system: _System) -> str:
     return said(system.get("SerialNumber"))
-
-
-def _note(found: Reading, part: str, read_part: Callable[[], None]) -> None:
-    """Read a part; note it where it cannot be read."""
-    try:
-        read_part()
-    except PartError as error:
-        found.not_read.append(NotRead(part, str(error)))
 
 
 def _members(bmc: Connection, link: Link | None, most: int) -> Iterator[Link]:
@@ -360,6 +260,9 @@ def _resets(bmc: Connection, found: Reading, system: _System) -> None:
         values = next((one.get("AllowableValues") for one in parameters if one.get("Name") == "ResetType"), None)
     if values is None or not found.target:
         message = "the BMC does not say what it takes"
+        raise PartError(message)
+    if not found.target.startswith(f"{found.path.rstrip('/')}/"):
+        message = "its reset is not the system's own"
         raise PartError(message)
     found.resets = [said(value) for value in values[:MOST_SYSTEMS]]
 
@@ -417,7 +320,7 @@ def seconds(time_of_bmc: str | None) -> float | None:
 
 def _logs(bmc: Connection, found: Reading, part: str, place: Link | None) -> None:
     for link in _members(bmc, place, MOST_LOGS):
-        _note(found, part, lambda link=link: _log(bmc, found, part, link))  # type: ignore[misc]
+        note(found, part, lambda link=link: _log(bmc, found, part, link))  # type: ignore[misc]
 
 
 def _log(bmc: Connection, found: Reading, part: str, link: Link) -> None:
@@ -442,3 +345,29 @@ def _log(bmc: Connection, found: Reading, part: str, link: Link) -> None:
     most = service.get("MaxNumberOfRecords") or 0
     found.logs.append(Log(name, total, 0 < most <= total and service.get("OverWritePolicy") != WRAPS))
     found.events += events
+
+
+class Redfish(Connection):
+    """A BMC that is asked by Redfish."""
+
+    def read(self, serial: str) -> Reading:
+        """Read the system with this serial number. Raises Refusal F100 to F103, F107."""
+        return read(self, serial)
+
+    def power(self, reading: Reading) -> str:
+        """Return its power now, after its serial number. Raises PartError, Refusal."""
+        return said(_same(self, reading).get("PowerState"))
+
+    def boot(self, reading: Reading) -> Boot:
+        """Return from where it boots next, after its serial number. Raises PartError, Refusal."""
+        return _boot(_same(self, reading))
+
+    def reset(self, reading: Reading, kind: str) -> None:
+        """Ask once. Raises PartError where it is not taken, Refusal."""
+        self.send("POST", reading.target, {"ResetType": kind})
+
+    def set_boot(self, reading: Reading, enabled: str, target: str, mode: str) -> None:
+        """Ask for another next boot. Raises PartError, Refusal."""
+        given = {"Enabled": enabled, "Target": target, "Mode": mode}
+        boot = {f"BootSourceOverride{name}": value for name, value in given.items() if value}
+        self.send("PATCH", reading.path, {"Boot": boot})

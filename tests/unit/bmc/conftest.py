@@ -1,7 +1,8 @@
 """A stand-in for a good BMC, by HTTPS on this machine; no real BMC was ever asked."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import Address, Connection, Limits
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Address, Limits
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Redfish
 from stubs import bmc as stub
 
 
@@ -18,6 +19,6 @@ def connect(bmc):
 
     def made(seconds=5.0, **given):
         known = {"host": "node07", "address": bmc.address, "user": stub.USER, "password": stub.PASSWORD}
-        return Connection(Address(**{**known, "fingerprint": bmc.fingerprint, **given}), Limits(seconds, 30.0))
+        return Redfish(Address(**{**known, "fingerprint": bmc.fingerprint, **given}), Limits(seconds, 30.0))
 
     return made

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from ansible_collections.gpulab.node.plugins.action import bmc as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, power, redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, power
 from stubs import bmc as stub
 
 from .test_power import FREE, WAITS, resets
@@ -19,7 +19,7 @@ def boot(connect, monkeypatch):
 
     def done(target="Pxe"):
         with connect() as connection:
-            reading = redfish.read(connection, stub.SERIAL)
+            reading = connection.read(stub.SERIAL)
             power.refuse_unsafe(connection, reading, FREE)
             return action.cycle(connection, reading, target, lambda _state: None)[-1]
 
@@ -99,7 +99,7 @@ def test_what_was_asked_is_taken_back_where_the_machine_is_not_turned_off(bmc, r
 
 def test_check_mode_says_what_would_be_asked(bmc, connect):
     with connect() as connection:
-        reading = redfish.read(connection, stub.SERIAL)
+        reading = connection.read(stub.SERIAL)
         assert action.cycle(connection, reading, "Pxe", None)[0].startswith("would ask: boot once from Pxe, Graceful")
     assert patches(bmc) == []
 

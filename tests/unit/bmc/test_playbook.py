@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from stubs import bmc as stub
+from stubs import ipmi
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -118,6 +120,28 @@ def test_a_bmc_is_read_and_its_password_is_nowhere(play, tmp_path):
     rc, said = play()  # the node is still not there: it is the machine that it was
     assert rc == 0, said
     assert record(tmp_path)["document"]["new_events"] == []
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ipmi.NEEDS)), reason="ipmi_sim or ipmitool is not here")
+def test_a_bmc_is_read_and_its_machine_turned_off_and_on_by_ipmi(play, tmp_path):
+    (tmp_path / "sim").mkdir()
+    served = ipmi.Ipmi(tmp_path / "sim")
+    known = {"bmc_address": served.address, "bmc_protocol": "ipmi", "bmc_serial": stub.SERIAL, "bmc_boot_minutes": 0}
+    (tmp_path / "sim/lan.conf").unlink()  # which ipmi_sim has read; it has the password
+    try:
+        rc, said = play(**known)
+        assert rc == 0, said
+        assert "Stand-in Node 8, serial number GPU4711A, power On, health OK" in said
+        asked = {**known, "bmc_do": "cycle", "bmc_power": True, "bmc_dead": "node07"}
+        rc, said = play(**asked)
+        assert rc != 0
+        assert "GPULAB-F112" in said
+        assert served.asked == []
+        rc, said = play(**asked, bmc_alone=True)
+        assert rc == 0, said
+        assert served.asked == ["shutdown 1", "power 1"]
+    finally:
+        served.close()
 
 
 def test_a_refusal_of_a_bmc_shows_no_password(play, bmc, tmp_path):

@@ -3,7 +3,9 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.action import bmc as action
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import power, redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import power
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import PartError
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Redfish
 from stubs import bmc as stub
 
 WAITS = power.Waits(soft=0.4, hard=0.4, pause=0.05, start=0.4, look=0.02)
@@ -30,7 +32,7 @@ def cycle(connect):
     def done(known=FREE):
         noted = []
         with connect() as connection:
-            reading = redfish.read(connection, stub.SERIAL)
+            reading = connection.read(stub.SERIAL)
             power.refuse_unsafe(connection, reading, known)
             return power.cycle(connection, reading, noted.append, WAITS), noted
 
@@ -96,17 +98,17 @@ def test_a_step_that_is_accepted_and_not_done_is_refused_and_noted(bmc, refused,
 
 def test_a_bmc_that_is_silent_during_the_change_is_asked_again(cycle, monkeypatch):
     looks = []
-    known = redfish.power
+    known = Redfish.power
 
-    def sometimes(connection, *place):
-        looks.append(place)
+    def sometimes(connection, reading):
+        looks.append(reading)
         if len(looks) == 1:
-            raise redfish.PartError
+            raise PartError
         if len(looks) == 2:
             raise Refusal("F100", "silent.", "")
-        return known(connection, *place)
+        return known(connection, reading)
 
-    monkeypatch.setattr(power.redfish, "power", sometimes)
+    monkeypatch.setattr(Redfish, "power", sometimes)
     cycle()
     assert len(looks) > 2
 
@@ -115,7 +117,7 @@ def test_a_password_that_is_no_longer_taken_ends_it(bmc, refused, monkeypatch):
     def no_longer(*_place):
         raise Refusal("F102", "no.", "")
 
-    monkeypatch.setattr(power.redfish, "power", no_longer)
+    monkeypatch.setattr(Redfish, "power", no_longer)
     assert refused().code == "F102"
     assert resets(bmc) == ["GracefulShutdown"]
 
@@ -129,7 +131,7 @@ def test_a_bmc_that_does_not_take_the_step_is_refused(bmc, refused):
 
 def test_another_machine_during_the_change_is_not_turned_on(bmc, connect):
     with connect() as connection:
-        reading = redfish.read(connection, stub.SERIAL)
+        reading = connection.read(stub.SERIAL)
         bmc.documents["Systems/1"]["SerialNumber"] = "ANOTHER1"
         with pytest.raises(Refusal) as raised:
             power.cycle(connection, reading, lambda _state: None, WAITS)
@@ -201,7 +203,7 @@ def test_what_the_reset_takes_may_stand_in_a_resource_of_its_own(bmc, connect):
     parameters = [{"Name": "Other"}, {"Name": "ResetType", "AllowableValues": ["On", "ForceOff"]}]
     bmc.documents["ResetInfo"] = {"Parameters": parameters}
     with connect() as connection:
-        assert redfish.read(connection, stub.SERIAL).resets == ["On", "ForceOff"]
+        assert connection.read(stub.SERIAL).resets == ["On", "ForceOff"]
 
 
 @pytest.mark.parametrize(

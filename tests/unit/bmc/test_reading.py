@@ -7,7 +7,7 @@ import time
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.secret_texts import HIDDEN
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.connection import MOST_BYTES
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import settings
 from stubs import bmc as stub
@@ -17,7 +17,7 @@ from stubs import bmc as stub
 def read(connect):
     def reading(serial=stub.SERIAL, **given):
         with connect(**given) as connection:
-            return redfish.read(connection, serial)
+            return connection.read(serial)
 
     return reading
 

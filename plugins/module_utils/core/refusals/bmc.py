@@ -43,8 +43,8 @@ CODES = {
         "If its board was changed, remove {path}. If not, look which machine this is. The BMC was not asked.",
     ),
     "F107": (
-        "the BMC {address} of {host} answers what is no Redfish: {detail}",
-        "Check bmc_address. A BMC without Redfish cannot be read so far. Nothing was changed.",
+        "the BMC {address} of {host} answers what gpulab does not understand: {detail}",
+        "Check bmc_address, and bmc_protocol: a BMC without Redfish may have IPMI. Nothing was changed.",
     ),
     "F108": (
         "{host} has no bmc_fingerprint; its BMC {address} shows the certificate {seen}",
@@ -64,7 +64,10 @@ CODES = {
     ),
     "F112": (
         "{host} is not turned off and on by its BMC {address}: {detail}",
-        "Turn it off and on by hand, after a look at what else is in its chassis. Nothing was changed.",
+        (
+            "Turn it off and on by hand, after a look at what else is in its chassis. Where the BMC cannot say that"
+            " nothing is, set bmc_alone for the node. Nothing was changed."
+        ),
     ),
     "F113": (
         "{host} is neither free nor proven dead: {detail}",
@@ -104,6 +107,14 @@ CODES = {
     "F121": (
         "{host} was not turned off, and its BMC {address} would boot it from {target} from now on: {detail}",
         "Set its boot order at the BMC by hand before anybody turns it off: what installs it would install it again.",
+    ),
+    "F122": (
+        "{host} is off, and its BMC {address} no longer lets it boot once from {target}: {detail}",
+        "Turn it on by hand and let it boot from there, or run again without bmc_boot_once to boot it from its disk.",
+    ),
+    "F123": (
+        "{host} has bmc_protocol ipmi, and this controller has no ipmitool",
+        "Install it here: apt-get install ipmitool, or dnf install ipmitool. Nothing was asked.",
     ),
 }
 refuse = partial(build, CODES)
