@@ -38,7 +38,7 @@ class Recipe:
         listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *sources]
         names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
         digest = hashlib.sha256()
-        for name in sorted(names):
+        for name in filter(lambda name: (ROOT / name).is_file(), sorted(names)):  # a link may lead to a directory
             digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
         return digest.hexdigest()[:12]
 
