@@ -127,12 +127,15 @@ class ActionModule(ActionBase):
         return {}
 
     def _fail(self, args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Note how a node left the rollout; one on which nothing had begun is as it was."""
+        """Note how a node left the rollout; one on which nothing had begun is as it was.
+
+        One that stopped for its console is in service, too: its driver is as before.
+        """
         refusal = _explained(args["result"] or {})
         with state.changing(Path(args["file"]), variables["inventory_hostname"]) as (_rollout, entry):
             begun = entry.state != state.DRAINING or entry.begun
             ended = state.BUSY if refusal.code == "F006" else state.REFUSED
-            state.enter(entry, state.FAILED if begun else ended)
+            state.enter(entry, state.CONSOLE if refusal.code == "P047" else state.FAILED if begun else ended)
             entry.refusal, entry.after = refusal, _seen(variables)
         return {"state": entry.state, "cause": refusal.cause}
 

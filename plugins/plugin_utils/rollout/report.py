@@ -17,6 +17,7 @@ SAID = {
     state.CURRENT: "nothing to change",
     state.DONE: "changed and proven",
     state.BUSY: "still in use, as before",
+    state.CONSOLE: "waits for its console, back in service",
     state.REFUSED: "refused, as before",
     state.FAILED: "failed, stays fenced",
 }

@@ -36,10 +36,11 @@ SCHEMA = 2
 FILE, HOSTS, UNSETTLED = "rollout.json", "hosts", "unsettled"
 LOST = "gpulab does not know how far the rollout came."
 # waiting: as before. draining to proving: on the way. busy: its users were not done in time. refused: not begun.
+# console: somebody has to enrol its key for Secure Boot there.
 WAITING, DRAINING, CHANGING, PROVING = "waiting", "draining", "changing", "proving"
-DONE, CURRENT, BUSY, REFUSED, FAILED = "done", "current", "busy", "refused", "failed"
+DONE, CURRENT, BUSY, CONSOLE, REFUSED, FAILED = "done", "current", "busy", "console", "refused", "failed"
 ON_THE_WAY = (DRAINING, CHANGING, PROVING)
-OPEN = (WAITING, *ON_THE_WAY, BUSY, REFUSED, FAILED)
+OPEN = (WAITING, *ON_THE_WAY, BUSY, CONSOLE, REFUSED, FAILED)
 
 
 def now() -> str:
@@ -179,7 +180,7 @@ def changing(path: Path, name: str) -> Iterator[tuple[Rollout, Host]]:
             unsettled_file.touch()
         records.write(_file(path, name), asdict(entry))
         _write_whole(path, rollout)
-        if entry.state in (DONE, BUSY):
+        if entry.state in (DONE, BUSY, CONSOLE):
             unsettled_file.unlink(missing_ok=True)
 
 
@@ -197,7 +198,7 @@ def enter(entry: Host, state: str) -> None:
     if state == DRAINING:
         entry.out_since = entry.out_since if entry.again else entry.since
         entry.back = entry.refusal = None
-    if state in (DONE, BUSY, REFUSED) and entry.out_since and not entry.back:
+    if state in (DONE, BUSY, CONSOLE, REFUSED) and entry.out_since and not entry.back:
         entry.back = entry.since
 
 

@@ -56,7 +56,10 @@ class FailedError(Exception):
 
 @dataclass
 class Machine:
-    """A node: whether it is changed and proven since, who is on it, and what is wrong with it."""
+    """A node: whether it is changed and proven since, who is on it, and what is wrong with it.
+
+    key: how its key for Secure Boot stands, "wanted" before the change asks for it and "pending" after that.
+    """
 
     root: Path
     changes: int = 0
@@ -64,6 +67,7 @@ class Machine:
     person: bool = False
     broken: bool = False
     dead: bool = False
+    key: str | None = None
     slurm: bool = False
     drained: str | None = None  # why, where Slurm starts no job there
 
@@ -260,6 +264,9 @@ class Controller:
         node = self.lab.nodes[name]
         if node.dead:
             raise UnreachableError
+        if named == "tasks/apply.yml" and node.key == "wanted":
+            node.key = "pending"
+            raise FailedError(failure([refuse("P047", waits="waits", first="")]))
         if named == "tasks/apply.yml":
             node.changes, node.proven = node.changes + 1, False
         elif named == "gpulab.node.verify" and node.broken:
@@ -271,6 +278,8 @@ class Controller:
         node = self.lab.nodes[name]
         if node.dead:
             raise FailedError(failure([refuse("H001", host=name, detail="no route", login=name)]))
+        if node.key == "pending":
+            raise FailedError(failure([refuse("P047", waits="waits", first="")]))
         facts = copy.deepcopy(machines.machine())
         facts["fence"] = fence_facts.read(Node(node.root))
         self.known[name] = {

@@ -91,6 +91,21 @@ def test_a_node_in_use_is_as_it_was_and_is_no_canary(fleet):
     assert fleet.work("turn", "n2", file=fleet.file)["why"]["code"] == "F011"
 
 
+def test_a_node_that_waits_for_its_console_is_back_and_stops_no_other(fleet):
+    """Its change has begun, but the driver, which the key is for, is as it was."""
+    fleet.order()
+    for name, reached in (("n1", state.DONE), ("n2", state.CHANGING)):
+        fleet.work("turn", name, file=fleet.file)
+        fleet.work("note", name, file=fleet.file, state=reached)
+    console = {"refusal": {"code": "P047", "cause": "its key waits at the console", "remedy": "Reboot."}}
+    assert fleet.work("fail", "n2", file=fleet.file, result=console)["state"] == state.CONSOLE
+    assert fleet.work("turn", "n3", file=fleet.file)["go"]
+    fleet.work("note", "n3", file=fleet.file, state="done")
+    report = fleet.work("report", file=fleet.file)
+    assert {name: refusal["code"] for name, refusal in report["refusals"].items()} == {"n2": "P047"}
+    assert any("n2: waits for its console" in line for line in report["lines"])
+
+
 def test_a_refusal_before_the_change_leaves_the_node_as_it_was_but_not_one_whose_change_had_begun(fleet):
     run = fleet.order()["run"]
     refused = {"refusal": {"code": "P001", "cause": "no plan", "remedy": "Make one."}}

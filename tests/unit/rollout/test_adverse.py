@@ -147,6 +147,19 @@ def test_a_user_who_never_ends_keeps_the_node_and_the_others_go_on(lab, tmp_path
     assert changed_once_at_least_and_proven(lab)
 
 
+def test_a_node_whose_key_waits_at_the_console_comes_back_and_the_others_go_on(lab, tmp_path):
+    lab.nodes["n2"].key = "wanted"
+    for ends in (state.CONSOLE, state.REFUSED):  # the next run finds the request
+        controller = Controller(lab, tmp_path / "rollouts")
+        assert controller.roll() == {"n2": "P047"}
+        assert (controller.states()["n2"], lab.nodes["n2"].changes) == (ends, 0)
+        assert in_service(lab)
+    assert controller.states()["n1"] == state.DONE
+    lab.nodes["n2"].key = None
+    assert Controller(lab, tmp_path / "rollouts").roll() == {}
+    assert changed_once_at_least_and_proven(lab)
+
+
 def test_a_user_who_never_ends_gets_the_node_back_also_after_the_controller_was_killed_while_it_waited(lab, tmp_path):
     lab.nodes["n2"].person = True
     first = Controller(lab, tmp_path / "rollouts")

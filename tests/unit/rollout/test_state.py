@@ -77,8 +77,9 @@ def test_a_node_stops_those_of_other_batches_until_it_is_back_or_a_run_begins(tm
     assert {name: entry.state for name, entry in state.unsettled(path, ["n2", "n3"]).items()} == {"n1": ended}
     assert state.unsettled(path, ["n1", "n2"]) == {}
     enter(path, "n1", state.DONE)
-    enter(path, "n2", state.BUSY)
-    assert state.unsettled(path, ["n3"]) == {}
+    for back in (state.BUSY, state.CONSOLE):
+        enter(path, "n2", back)
+        assert state.unsettled(path, ["n3"]) == {}
     enter(path, "n1", ended)
     state.write(path, state.read(path))
     assert state.unsettled(path, ["n3"]) == {}
