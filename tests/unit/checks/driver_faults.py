@@ -192,6 +192,14 @@ DRIVER = [
         says="not enrolled",
     ),
     Fault(
+        "a driver that is not loaded, with an enrolled key",
+        "rtx4090x2",
+        all_of(NOT_LOADED, SECURE_BOOT),
+        "driver-responsive",
+        "reboot",
+        says="its module is not loaded",
+    ),
+    Fault(
         "Secure Boot and an unsigned module for the next boot",
         "rtx3060",
         all_of(SECURE_BOOT, put("kernels.1.nvidia_module_signer", None)),

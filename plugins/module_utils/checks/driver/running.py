@@ -115,6 +115,7 @@ def driver_responsive(node: Node) -> Iterator[Result]:
 def _not_running(node: Node, state: str) -> tuple[str, str]:
     """Return (cause, remedy) for a driver that is absent or not loaded."""
     running = next((kernel for kernel in node.facts.get("kernels", []) if kernel.get("running")), None)
+    rejected = node.facts.get("system.secure_boot") == "enabled" and not node.facts.get("system.mok_enrolled")
     library = node.facts.optional("driver.library")
     virtual = ordinary_driver_of_vgpu(node)
     unsupported, blocked = undriven(node, "running"), forbidden(node, "now", (NEVER, BY_ITSELF))
@@ -136,7 +137,7 @@ def _not_running(node: Node, state: str) -> tuple[str, str]:
         ),
         (blocked, f"{blocked}", "allow_module" if later else "reboot"),
         (unsupported, unsupported or "", "other_modules"),
-        (node.facts.get("system.secure_boot") == "enabled", "Secure Boot blocks its module", "enroll_key"),
+        (rejected, "Secure Boot blocks its module", "enroll_key"),
     )
     return next(((cause, remedy) for holds, cause, remedy in causes if holds), ("its module is not loaded", "reboot"))
 
