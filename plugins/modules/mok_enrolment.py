@@ -88,6 +88,10 @@ from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
 from ansible_collections.gpulab.node.plugins.module_utils.facts.system import os_release
 
 RECORD = "/var/lib/gpulab/secure-boot.json"  # what this module did: {"fingerprint", "made"}
+STAYS = (
+    "The key stays enrolled with the firmware: only somebody at the console can take it back (mokutil --delete {}, a"
+    " reboot, Delete MOK)."
+)
 NOISE = "trusted keyring"  # what mokutil says of a keyring that it may not read, and goes on
 
 
@@ -122,14 +126,16 @@ class KeyEnrolment:
             raise refuse("H170", missing=half[0], present=half[1])
         made = stands == mok.MISSING
         steps = [f"make the key {self.pair.private}"] if made else []
+        former = self._record()
+        again = "" if made or former is None or former["fingerprint"] != self._fingerprint() else "once more "
         if not check_mode:
             if made:
                 self._make()
-            former, fingerprint = self._record(), self._fingerprint()
+            fingerprint = self._fingerprint()
             own = made or (former is not None and former["fingerprint"] == fingerprint and former["made"])
             records.write(self._record_file, {"fingerprint": fingerprint, "made": own}, 0o600)
             self._import(password, fingerprint)
-        return [*steps, f"ask the firmware to enrol {certificate}"]
+        return [*steps, f"ask the firmware {again}to enrol {certificate}"]
 
     def revoke(self, *, check_mode: bool) -> list[str]:
         """Take back what prepare did, as far as that harms nothing; return the steps. Raises Refusal."""
@@ -147,6 +153,8 @@ class KeyEnrolment:
             if not check_mode:
                 for path in self.pair.files:
                     self._node.path(path).unlink()
+        if ours and stands == mok.ENROLLED:
+            self._module.warn(STAYS.format(self.pair.certificate))
         if not check_mode:
             records.remove(self._record_file)
         return steps

@@ -36,7 +36,7 @@ def plan(case: Case, driver: Driver) -> SecureBoot:
         return {"enrol": False, "because": ["Secure Boot needs no DKMS key here."]}
     system, password = case.facts["system"], case.wishes[WISH]
     if system["mok_pending"]:
-        raise refuse("P047")
+        raise refuse("P047", waits="waits", first="")
     if system["mok_enrolled"] is None:
         unread = "Secure Boot is on. Whether the DKMS key is enrolled could not be read."
         case.warnings.append(unread)

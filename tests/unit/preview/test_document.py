@@ -105,7 +105,7 @@ def test_a_host_that_will_stop_for_the_console_shows_what_it_does_before():
         hosts.predicted("secure_boot", install={"mokutil": "0.6.0-2"}, downloads={"mokutil.deb": 28_000}),
         hosts.changed("secure_boot", arrange=steps),
     ]
-    refusal = refuse("P047")
+    refusal = refuse("P047", waits="waits", first="")
     entry = hosts.preview({**one, "failure": {"failed": True, "msg": str(refusal), "refusal": asdict(refusal)}})
     assert (entry["state"], entry["refusal"]["code"]) == ("refused", "P047")
     assert hosts.actions(entry) == {("secure_boot", "install"): ["mokutil 0.6.0-2"], ("secure_boot", "arrange"): steps}

@@ -148,10 +148,10 @@ CODES = {
         "Use 8 to 256 ASCII letters, digits and punctuation marks, without spaces. The password is used once.",
     ),
     "P047": (
-        "Secure Boot is on, and the DKMS signing key waits to be enrolled at the node's console",
+        "Secure Boot is on, and the DKMS signing key {waits} to be enrolled at the node's console",
         (
-            "Reboot the node, and at its console press a key within 10 seconds. Choose Enroll MOK, Continue, Yes,"
-            " type the password, choose Reboot. Then run again. If you miss the prompt, the request expires; run"
+            "{first}Reboot the node, and at its console press a key within 10 seconds. Choose Enroll MOK, Continue,"
+            " Yes, type the password, choose Reboot. Then run again. If you miss the prompt, the request expires; run"
             " with secure_boot_mok_password to repeat it."
         ),
     ),
