@@ -13,6 +13,14 @@ cat >> {MAILS}
 """
 XID = "kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 LOG = "/run/gpulab-simulation/kernel.log"
+RETRY = "--comment=gpulab:retry=2"
+# Kills the watch, which started it, instead of asking Slurm or after that
+KILLS = """#!/bin/sh
+test "$1" = requeue || exec /usr/bin/scontrol "$@"
+rm /usr/local/bin/scontrol
+{first}
+kill -KILL $PPID
+"""
 
 # Two ranks that meet ten times a second, as in a collective operation, until the second one is told otherwise.
 RANKS = """
@@ -72,8 +80,18 @@ class Cluster:
             assert time.monotonic() < end, self.head.run("squeue --states=all; sinfo; sinfo -R").stdout
             time.sleep(0.5)
 
+    def shown(self, job):
+        """Return what Slurm says of a job, by name."""
+        words = self.head.check_output(f"scontrol --oneliner show job {job}").split()
+        return dict(word.partition("=")[::2] for word in words)
+
     def look(self, *silent):
         """Let the nodes report, and the controller look, as their timers do every minute."""
+        self.report(*silent)
+        self.head.check_output("systemctl start gpulab-watch-judge.service")
+
+    def report(self, *silent):
+        """Let the nodes report."""
         time.sleep(2.5)  # Slurm gives whole seconds, and what a node said in that of the end may be from before
         for name, node in self.nodes.items():
             if name not in silent:
@@ -81,7 +99,6 @@ class Cluster:
         self.wait(
             lambda: not self.head.check_output("systemctl list-units --plain --no-legend 'gpulab-watch-reports@*'")
         )
-        self.head.check_output("systemctl start gpulab-watch-judge.service")
 
     def watch(self, job, seconds):
         """Look for some time, as the timers do, but faster, until something is found on a job."""
@@ -133,10 +150,11 @@ def test_jobs_that_end_well_or_are_cancelled_are_no_news(cluster):
 
 
 def test_a_program_that_fails_on_two_nodes_is_told_once_with_its_class(cluster):
-    job = cluster.submit("exit 3", "-N2")
+    job = cluster.submit("exit 3", "-N2", RETRY)
     ended(cluster, job)
     cluster.look()
     (mail,) = cluster.mails()
+    assert cluster.state(job) == "FAILED"  # it does not start again
     assert mail.startswith("wei@lab.example\nSubject: a job that failed\n")
     assert f"job {job} on one, two: it ended with exit status 3\n" in mail
     (log,) = cluster.head.check_output(f"journalctl -t gpulab-watch --output=cat --grep='job {job} '").splitlines()
@@ -180,6 +198,82 @@ def test_a_gpu_that_is_lost_while_a_job_ends_makes_it_the_affair_of_that_node(cl
     assert found["cause"].startswith("XID 79")
     (mail,) = cluster.mails()
     assert "not your program" in mail
+    assert cluster.state(job) == "FAILED"  # nobody asked for more
+
+
+@pytest.fixture
+def fails_by_its_node(cluster):
+    """Return a function that lets a job end while the GPUs of nodes are lost; it returns the job and its nodes."""
+
+    def fails(*options, script="sleep 2; exit 1", job=None, nodes=None):
+        job = job or cluster.submit(script, RETRY, *options)
+        cluster.wait(lambda: cluster.state(job) == "RUNNING")
+        names = nodes or cluster.shown(job)["NodeList"].split(",")
+        for name in names:
+            cluster.nodes[name].check_output(f'echo "$(date +%Y-%m-%dT%H:%M:%S%z) {name} {XID}" >> {LOG}')
+        ended(cluster, job)
+        return job, names
+
+    yield fails
+    for node in cluster.nodes.values():
+        node.check_output(f"sed -i '/Xid/d' {LOG}")
+    cluster.head.check_output("rm -f /usr/local/bin/scontrol; scancel --user=wei")
+    cluster.wait(lambda: not cluster.head.check_output("squeue --noheader"))
+    cluster.look()
+    cluster.mails()
+
+
+def test_a_job_whose_node_failed_starts_again_on_another_one_as_its_owner_asked(cluster, fails_by_its_node):
+    job, (bad,) = fails_by_its_node(script="test $SLURM_RESTART_COUNT && exit 0; sleep 3; exit 1")
+    cluster.look()
+    said = f"it was put back into the queue (1 of 2) and keeps away from {bad}"
+    shown = cluster.shown(job)
+    assert (shown["JobState"], shown["Restarts"], shown["ExcNodeList"]) == ("PENDING", "1", bad)
+    (mail,) = cluster.mails()
+    assert mail.endswith(f"a node is the cause; {said}.\ngpulab has ended nothing.")
+    assert f"retry, node, wei: job {job}: {said}" in cluster.head.check_output(
+        "journalctl -t gpulab-watch --output=cat"
+    )
+    cluster.look()
+    assert (cluster.shown(job)["Restarts"], cluster.mails()) == ("1", [])
+    cluster.head.check_output(f"scontrol update jobid={job} StartTime=now")  # in place of two minutes
+    ended(cluster, job, "COMPLETED")
+    assert cluster.shown(job)["NodeList"] != bad
+
+
+def test_a_job_that_needs_both_nodes_starts_again_and_may_get_them(cluster, fails_by_its_node):
+    job, _both = fails_by_its_node("-N2")
+    cluster.look()
+    shown = cluster.shown(job)
+    assert (shown["JobState"], shown["Restarts"], shown["ExcNodeList"]) == ("PENDING", "1", "(null)")
+    (mail,) = cluster.mails()
+    assert "may get the same nodes: too few other nodes are left to keep it away from one, two." in mail
+
+
+def test_of_an_array_the_one_task_starts_again_and_the_others_go_on(cluster, fails_by_its_node):
+    script = "test $SLURM_ARRAY_TASK_ID = 1 && exec sleep 603; sleep 4; exit 1"
+    array = cluster.submit(script, RETRY, "--array=0-1", "--mem=100M")
+    job, _nodes = fails_by_its_node(job=f"{array}_0")
+    cluster.look()
+    assert (cluster.shown(job)["JobState"], cluster.shown(job)["Restarts"]) == ("PENDING", "1")
+    other = cluster.shown(f"{array}_1")
+    assert (other["JobState"], other["Restarts"]) == ("RUNNING", "0")
+
+
+@pytest.mark.parametrize("first", ["", '/usr/bin/scontrol "$@"'])
+def test_a_watch_that_is_killed_around_its_command_puts_a_job_back_once(cluster, fails_by_its_node, first):
+    program, text = "/usr/local/bin/scontrol", KILLS.format(first=first)
+    cluster.head.check_output(f"cat > {program} <<'END'\n{text}END\nchmod 755 {program}")
+    job, (bad,) = fails_by_its_node()
+    cluster.report()
+    cluster.head.run("systemctl start gpulab-watch-judge.service")
+    cluster.wait(lambda: not cluster.head.file(program).exists)
+    cluster.head.run("systemctl reset-failed gpulab-watch-judge.service")
+    cluster.look()
+    shown = cluster.shown(job)
+    assert (shown["JobState"], shown["Restarts"], shown["ExcNodeList"]) == ("PENDING", "1", bad)
+    (mail,) = cluster.mails()
+    assert "put back into the queue (1 of 2)" in mail
 
 
 def test_the_diagnosis_of_a_node_tells_what_the_watch_noted(cluster):

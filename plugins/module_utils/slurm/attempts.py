@@ -12,6 +12,10 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _COLUMNS = {
     "JobID": 20, "ArrayJobID": 20, "State": 20, "UserID": 12, "BatchFlag": 12, "RestartCnt": 12, "StartTime": 24,
@@ -51,7 +55,12 @@ class Attempt:
     @property
     def key(self) -> str:
         """Return what no other attempt is called."""
-        return f"{self.job}.{self.restarts}.{self.start:.0f}"
+        return key(self.job, self.restarts, self.start)
+
+
+def key(job: int, restarts: int, start: float) -> str:
+    """Return what an attempt is called: a job keeps its number, and numbers come again."""
+    return f"{job}.{restarts}.{start:.0f}"
 
 
 def parse(text: str) -> list[Attempt]:
@@ -59,31 +68,38 @@ def parse(text: str) -> list[Attempt]:
     return [attempt for line in text.splitlines() if (attempt := _attempt(line))]
 
 
-def _attempt(line: str) -> Attempt | None:
-    fields, at = {}, 0
-    for name, size in _COLUMNS.items():
-        fields[name] = line[at : at + size].strip()
+def fields(line: str, columns: Mapping[str, int]) -> dict[str, str]:
+    """Return the fields of a line, by what squeue calls them; columns are their widths in characters."""
+    found, at = {}, 0
+    for name, size in columns.items():
+        found[name] = line[at : at + size].strip()
         at += size
-    if not (fields["JobID"].isdigit() and fields["UserID"].isdigit()):
+    return found
+
+
+def _attempt(line: str) -> Attempt | None:
+    found = fields(line, _COLUMNS)
+    if not (found["JobID"].isdigit() and found["UserID"].isdigit()):
         return None
-    code, signal = _pair(fields["exit_code"])
+    code, signal = _pair(found["exit_code"])
     return Attempt(
-        job=int(fields["JobID"]),
-        array=_number(fields["ArrayJobID"]) or int(fields["JobID"]),
-        state=fields["State"],
-        uid=int(fields["UserID"]),
-        batch=fields["BatchFlag"] == "1",
-        restarts=_number(fields["RestartCnt"]),
-        start=_seconds(fields["StartTime"]),
-        end=_seconds(fields["EndTime"]),
+        job=int(found["JobID"]),
+        array=number(found["ArrayJobID"]) or int(found["JobID"]),
+        state=found["State"],
+        uid=int(found["UserID"]),
+        batch=found["BatchFlag"] == "1",
+        restarts=number(found["RestartCnt"]),
+        start=seconds(found["StartTime"]),
+        end=seconds(found["EndTime"]),
         code=code,
         signal=signal,
-        worst=_pair(fields["DerivedEC"])[1],
-        nodes=hosts(fields["NodeList"]),
+        worst=_pair(found["DerivedEC"])[1],
+        nodes=hosts(found["NodeList"]),
     )
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """Return a number of squeue's; 0 where there is none."""
     return int(text) if text.isdigit() else 0
 
 
@@ -91,11 +107,11 @@ def _pair(text: str) -> tuple[int, int]:
     """Return exit status and signal; Slurm 22.05 gives what wait(2) does, later ones both with a colon."""
     code, colon, signal = text.partition(":")
     if not colon:
-        return _number(code) >> 8, _number(code) & 0x7F
-    return _number(code), _number(signal)
+        return number(code) >> 8, number(code) & 0x7F
+    return number(code), number(signal)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     """Return a time of Slurm's, which is the controller's local one."""
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))

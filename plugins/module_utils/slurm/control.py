@@ -17,6 +17,8 @@ OURS = "gpulab "  # how each reason of gpulab begins; the run follows, and a col
 # A value may hold spaces (OS, Reason): it ends where the next name begins.
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)")
 _REASON = re.compile(r"\sReason=(.*?)(?: \[(\S+)@(\S+)\])?\s*(?:\sComment=.*)?$")
+_BUILD = ("CPUTot", "RealMemory", "ActiveFeatures", "Gres")
+_USABLE = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED"})
 _FLAGS = re.compile(r"[*~#!%$@^-]+\Z")
 
 
@@ -24,7 +26,8 @@ _FLAGS = re.compile(r"[*~#!%$@^-]+\Z")
 class NodeState:
     """A node as slurmctld sees it. states: its base state and its flags, such as IDLE and DRAIN, in capitals.
 
-    reason is empty where there is none; since is when it was set, in the controller's local time.
+    reason is empty where there is none; since is when it was set, in the controller's local time. Nodes with the same
+    build have as many processors, as much memory, the same features and GPUs.
     """
 
     name: str
@@ -35,6 +38,13 @@ class NodeState:
     reason_since: str = ""
     version: str = ""
     gres: str = ""
+    partitions: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether Slurm would start a job there, now or once others have ended."""
+        return _USABLE.issuperset(self.states)
 
     @property
     def drained(self) -> bool:
@@ -82,6 +92,8 @@ def _node(line: str) -> NodeState:
         reason_since=(reason[3] or "") if reason else "",
         version=fields.get("Version", ""),
         gres=fields.get("Gres", ""),
+        partitions=tuple(fields.get("Partitions", "").split(",")),
+        build=tuple(fields.get(name, "") for name in _BUILD),
     )
 
 

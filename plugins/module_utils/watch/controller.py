@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The look of Slurm's controller at its jobs, once a minute: what is new is written down, and then told."""
+"""The look of Slurm's controller at its jobs, once a minute: what is new is written down, then done, and then told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import pwd
 import syslog
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,14 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector, metrics, telling
-from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts, control
-from ansible_collections.gpulab.node.plugins.module_utils.watch import judge, reports
-from ansible_collections.gpulab.node.plugins.module_utils.watch.judge import Finding, WatchState
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts, control, queue
+from ansible_collections.gpulab.node.plugins.module_utils.watch import judge, reports, retries
+from ansible_collections.gpulab.node.plugins.module_utils.watch.judge import Finding, Retry, WatchState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ansible_collections.gpulab.node.plugins.module_utils.slurm.attempts import Attempt
 
 STATE = Path("/var/lib/gpulab-watch/state.json")
 METRICS = Path("/var/lib/prometheus/node-exporter/gpulab-watch.prom")
@@ -37,6 +39,7 @@ ADVICE = {
     judge.USER: "The script of the job, or who ended it, is the cause.",
     judge.UNKNOWN: "Nobody knows whether it was the program or a node: read the end of its output.",
 }
+BACK = "As far as Slurm and the nodes know, a node is the cause; {said}."
 
 
 def told(finding: Finding) -> str:
@@ -45,15 +48,16 @@ def told(finding: Finding) -> str:
     return one_line(f"job {finding.job} on {', '.join(finding.nodes)}: {finding.cause}{evidence}")
 
 
-def message(findings: list[Finding], host: str) -> str:
-    """Return what one person is told of some jobs."""
+def message(findings: list[Finding], host: str, said: Mapping[str, str]) -> str:
+    """Return what one person is told of some jobs; said has what became of retries, by the key of the attempt."""
     lines = [f"{host}: {counted(len(findings), 'job')} of yours {'failed' if failed(findings) else 'failed or hangs'}."]
     for finding in findings[:SHOWN]:
         advice = ADVICE[finding.kind] if finding.seen == judge.CRASH else HANGS.format(job=finding.job)
-        lines += [told(finding), f"  {advice}"]
+        lines += [told(finding), "  " + (BACK.format(said=said[finding.key]) if finding.key in said else advice)]
     if len(findings) > SHOWN:
         lines.append(f"and {len(findings) - SHOWN} more: squeue --me --states=all")
-    return "\n".join([*lines, "gpulab has ended nothing and started nothing."]) + "\n"
+    started = "" if any(one.key in said for one in findings) else " and started nothing"
+    return "\n".join([*lines, f"gpulab has ended nothing{started}."]) + "\n"
 
 
 def failed(findings: Iterable[Finding]) -> bool:
@@ -61,8 +65,12 @@ def failed(findings: Iterable[Finding]) -> bool:
     return all(one.seen == judge.CRASH for one in findings)
 
 
-def due(new: Iterable[Finding], before: Iterable[Finding]) -> dict[int, list[Finding]]:
+def due(
+    new: Iterable[Finding], before: Iterable[Finding], said: Mapping[str, str] | None = None
+) -> dict[int, list[Finding]]:
     """Return who is told of what: each cause once a job, or once for all jobs of an array, and again after a day.
+
+    Whatever became of a retry is told.
 
     A job may have the number of one of other days: Slurm begins at 1 again when it has lost its state. Who
     started a program without a script has seen at the terminal how it ended, where it is no node's fault.
@@ -72,14 +80,14 @@ def due(new: Iterable[Finding], before: Iterable[Finding]) -> dict[int, list[Fin
     for one in new:
         about = (one.uid, one.array, one.cause)
         known = one.time - told_at.get(about, 0) < judge.REMEMBERED
-        if not known and (one.batch or one.kind in (judge.NODE, judge.UNKNOWN)):
+        if one.key in (said or {}) or (not known and (one.batch or one.kind in (judge.NODE, judge.UNKNOWN))):
             found.setdefault(one.uid, []).append(one)
         told_at[about] = one.time
     return found
 
 
-def log(finding: Finding) -> None:
-    """Write a finding to the log, for whoever runs the cluster."""
+def log(finding: Finding, said: str = "") -> None:
+    """Write a finding, and what became of its retry, to the log, for whoever runs the cluster."""
     syslog.openlog("gpulab-watch", 0, syslog.LOG_DAEMON)
     try:
         who = pwd.getpwuid(finding.uid).pw_name
@@ -87,6 +95,8 @@ def log(finding: Finding) -> None:
         who = str(finding.uid)
     level = syslog.LOG_ERR if finding.kind == judge.NODE else syslog.LOG_WARNING
     syslog.syslog(level, f"{finding.seen}, {finding.kind}, {who}: {told(finding)}")
+    if said:
+        syslog.syslog(syslog.LOG_WARNING, one_line(f"retry, {finding.kind}, {who}: job {finding.job}: {said}"))
 
 
 def measured(state: WatchState, now: float) -> str:
@@ -108,12 +118,55 @@ def remembered(path: Path, now: float) -> WatchState:
         return WatchState(now)
 
 
-def main(arguments: list[str]) -> None:
-    """Look at the jobs once. What cannot be written down is not told.
+def ask(argv: Sequence[str]) -> tuple[int, str, str] | None:
+    """Return exit status, output and errors of one of Slurm's programs; None where it does not answer in time."""
+    return Job(list(argv), SECONDS).result()
 
-    arguments are two numbers of minutes: see slurm_watch_hang_minutes and slurm_watch_start_minutes.
+
+def decided(
+    found: Iterable[Finding],
+    listed: Iterable[Attempt],
+    nodes: Mapping[str, control.NodeState],
+    before: list[Retry],
+    most: int,
+) -> tuple[list[Retry], dict[str, str]]:
+    """Return which attempts are to be put back into the queue, and why others of which their owner asked it are not."""
+    current = {one.key: one for one in listed}
+    chosen: list[Retry] = []
+    denied = {}
+    for finding in found:
+        if finding.kind == judge.NODE and finding.key in current:
+            shown = ask(queue.show(finding.job))
+            job = queue.parse(shown[1], finding.job) if shown else None
+            comment = ask(queue.show_comment(job.name)) if job else None
+            words = comment[1].strip() if comment else ""
+            what = retries.decide(finding, current[finding.key], job, words, nodes, [*before, *chosen], most)
+            if isinstance(what, Retry):
+                chosen.append(what)
+            elif what:
+                denied[finding.key] = what
+    return chosen, denied
+
+
+def carried_out(state: WatchState, now: float) -> WatchState:
+    """Do what is decided and not done, also where an earlier look was killed before it came to that."""
+    done = []
+    for one in state.retries:
+        outcome = one.outcome
+        if not outcome:
+            late = now - one.time > retries.UNDONE_SECONDS
+            outcome = retries.LOST if late else retries.carry_out(one, ask)
+        done.append(replace(one, outcome=outcome))
+    return replace(state, retries=done)
+
+
+def main(arguments: list[str]) -> None:
+    """Look at the jobs once. What cannot be written down is neither done nor told.
+
+    arguments are two numbers of minutes and one of retries: see slurm_watch_hang_minutes, slurm_watch_start_minutes
+    and slurm_watch_retries_most.
     """
-    silence, grace = (60.0 * max(int(minutes), 0) for minutes in arguments)
+    hang, start, most = (max(int(number), 0) for number in arguments)
     answers = [job.result() for job in [Job(list(argv), SECONDS) for argv in (attempts.SHOW, control.SHOW_NODES)]]
     if not all(answer and answer[0] == 0 for answer in answers):
         msg = "Slurm does not answer"
@@ -122,13 +175,22 @@ def main(arguments: list[str]) -> None:
     now = time.time()
     before = remembered(STATE, now)
     nodes = {node.name: node for node in control.nodes(shown)}
-    state, found = judge.look(before, attempts.parse(listed), nodes, reports.kept(), now, silence, grace)
-    records.write(STATE, asdict(state), 0o600)  # first: who is killed here tells nobody twice
+    jobs = attempts.parse(listed)
+    state, found = judge.look(before, jobs, nodes, reports.kept(), now, 60.0 * hang, 60.0 * start)
+    chosen, said = decided(found, jobs, nodes, state.retries, most)
+    state = replace(state, retries=[*state.retries, *chosen][-judge.MOST :])
+    records.write(STATE, asdict(state), 0o600)  # first: who is killed here tells nobody twice, and starts nothing twice
+    undone = {one.key for one in state.retries if not one.outcome}
+    state = carried_out(state, now)
+    records.write(STATE, asdict(state), 0o600)
+    said.update({one.key: one.outcome for one in state.retries if one.key in undone and one.outcome})
+    new = {one.key for one in found}
+    found += [one for one in before.found if one.key in said and one.key not in new and one.seen == judge.CRASH]
     for finding in found:
-        log(finding)
-    for uid, findings in due(found, before.found).items():
+        log(finding, said.get(finding.key, ""))
+    for uid, findings in due(found, before.found, said).items():
         subject = "a job that failed" if failed(findings) else "a job that hangs"
-        telling.tell(uid, subject, message(findings, os.uname().nodename))
+        telling.tell(uid, subject, message(findings, os.uname().nodename, said))
     if METRICS.parent.is_dir():
         with contextlib.suppress(OSError):
             collector.write(METRICS, measured(state, now))

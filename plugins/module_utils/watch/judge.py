@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why a job of Slurm's ended badly or hangs, by what Slurm says and its nodes have reported. No I/O happens here.
 
-Nothing is ended, drained or requeued by this: people are told. A class is node, program, user or unknown. Where a node
-of the job has not reported, or could not read its kernel log, nobody knows whether it was the node: unknown.
+Nothing is ended or drained by this: people are told. What is put back into the queue, retries.py decides. A class is
+node, program, user or unknown. Where a node of the job has not reported, or could not read its kernel log, nobody knows
+whether it was the node: unknown.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.slurm.attempts import ON_NODES, Attempt
 from ansible_collections.gpulab.node.plugins.module_utils.watch import hangs
 
@@ -61,10 +63,33 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Retry:
+    """A decision to put an attempt back into the queue: name is what scontrol calls the job, restarts those before it.
+
+    cause and nodes are those of the finding. It is retry number of most. away are the nodes that the job is to keep
+    away from; where there are none, why says so. outcome is what came of it, and empty while nobody knows.
+    """
+
+    key: str
+    job: int
+    uid: int
+    name: str
+    restarts: int
+    cause: str
+    nodes: list[str]
+    number: int
+    most: int
+    away: list[str]
+    why: str
+    time: float
+    outcome: str = ""
+
+
+@dataclass(frozen=True)
 class WatchState:
     """What the watch remembers: since when it looks, what ran at the last look, what is judged, and what was found.
 
-    counts has the number of findings by "crash node" and so on, since the watch began.
+    counts has the number of findings by "crash node" and so on, since the watch began; retries are the last ones.
     """
 
     since: float
@@ -72,6 +97,7 @@ class WatchState:
     done: dict[str, float] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    retries: list[Retry] = field(default_factory=list, metadata=records.LATER)
 
 
 def look(  # noqa: PLR0913, PLR0917 - what it judges by
@@ -107,7 +133,7 @@ def look(  # noqa: PLR0913, PLR0917 - what it judges by
         name = f"{one.seen} {one.kind}"
         counts[name] = counts.get(name, 0) + 1
     running = {one.key: one for one in attempts if one.state in ON_NODES}
-    return WatchState(state.since, running, done, (state.found + found)[-MOST:], counts), found
+    return WatchState(state.since, running, done, (state.found + found)[-MOST:], counts, state.retries), found
 
 
 def _requeued(
@@ -193,14 +219,19 @@ def _of_nodes(
         return NODE, "Slurm lost the node", lost or attempt.nodes
     if lost:
         return NODE, "the node no longer answers Slurm", lost
-    for name, report in reports.items():
-        for trouble in report.troubles:
-            grave = trouble.severity == "fail" and trouble.remedy in _NODES_AFFAIR
-            if grave and _about(attempt, trouble, report):
-                return NODE, trouble.meaning, [name]
-    for name, report in reports.items():
-        if report.unfit and report.received > attempt.end - BEFORE:
-            return NODE, "; ".join(report.unfit), [name]
+    grave = [
+        (name, trouble.meaning)
+        for name, report in reports.items()
+        for trouble in report.troubles
+        if trouble.severity == "fail" and trouble.remedy in _NODES_AFFAIR and _about(attempt, trouble, report)
+    ]
+    unfit = [
+        (name, "; ".join(report.unfit))
+        for name, report in reports.items()
+        if report.unfit and report.received > attempt.end - BEFORE
+    ]
+    if grave or unfit:
+        return NODE, (grave + unfit)[0][1], sorted({name for name, _meaning in grave + unfit})
     for name, report in reports.items():
         if any(one.whole and one.job == attempt.job and _about(attempt, one, report) for one in report.killed):
             return NODE, "the node had no memory left, and the kernel ended a program of the job", [name]

@@ -1,4 +1,4 @@
-"""Tell of jobs that failed or hang, with the minutes named: the program of gpulab-watch-judge.service."""
+"""Tell of jobs that failed or hang, with the numbers named: the program of gpulab-watch-judge.service."""
 
 import sys
 

@@ -12,6 +12,7 @@ RECORDED = (
     " CfgTRES=cpu=2,mem=1000M,billing=2 AllocTRES= CapWatts=n/a CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s"
     " ExtSensorsWatts=0 ExtSensorsTemp=n/s{reason}\n"
 )
+BUILD = ("2", "1000", "(null)", "gpu:h100:2")
 RUN = "20261126T210000Z"
 OURS = f" Reason=gpulab {RUN}: driver 535 -> 550, by anna [root@2026-11-26T21:04:34]"
 
@@ -23,9 +24,15 @@ def node(state="IDLE", reason=""):
 
 def test_a_node_that_takes_jobs_is_not_drained_and_has_no_reason():
     assert node("IDLE+NOT_RESPONDING") == control.NodeState(
-        "fleetrec", "fleetrec", ("IDLE", "NOT_RESPONDING"), gres="gpu:h100:2"
+        "fleetrec", "fleetrec", ("IDLE", "NOT_RESPONDING"), gres="gpu:h100:2", partitions=("gpu",), build=BUILD
     )
     assert not node().drained
+
+
+def test_a_node_that_is_up_and_takes_jobs_is_usable():
+    assert [node(state).usable for state in ("IDLE", "MIXED", "ALLOCATED+COMPLETING", "IDLE+PLANNED")] == [True] * 4
+    states = ("IDLE+NOT_RESPONDING", "MIXED+DRAIN", "DOWN*", "IDLE+MAINT", "IDLE+POWERED_DOWN", "UNKNOWN")
+    assert [node(state).usable for state in states] == [False] * 6
 
 
 def test_a_drained_node_tells_who_drained_it_since_when_and_why():

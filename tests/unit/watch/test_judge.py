@@ -82,6 +82,11 @@ def test_a_node_that_is_the_cause_is_named(nodes, said, cause):
     assert cause in told
 
 
+def test_each_node_that_has_trouble_is_named():
+    said = {"one": report("one", unfit=["GPU 0: it answers lost"]), "two": report("two", troubles=[LOST_GPU])}
+    assert judged(attempt(), said=said) == ("node", LOST_GPU.meaning, ["one", "two"])
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -7,11 +7,13 @@ import pwd
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts
 from ansible_collections.gpulab.node.plugins.module_utils.watch import controller, reports
 from ansible_collections.gpulab.node.plugins.module_utils.watch.judge import Finding
 from ansible_collections.gpulab.node.plugins.module_utils.watch.reports import Report
 
 from .test_judge import line
+from .test_retries import Slurm
 
 
 def finding(job=7, **values):
@@ -45,7 +47,7 @@ def test_who_saw_it_at_the_terminal_is_told_of_what_the_terminal_does_not_say():
 
 
 def test_a_message_names_few_jobs_and_holds_no_control_characters():
-    text = controller.message([finding(job, cause="a\x1b]0;b\nc") for job in range(9)], "head")
+    text = controller.message([finding(job, cause="a\x1b]0;b\nc") for job in range(9)], "head", {})
     assert text.startswith("head: 9 jobs of yours failed.\n")
     assert text.count("job ") == controller.SHOWN
     assert "and 4 more" in text
@@ -68,7 +70,7 @@ def look(monkeypatch, tmp_path):
 
     def looked():
         told.clear()
-        controller.main(["10", "30"])
+        controller.main(["10", "30", "3"])
         return list(told)
 
     looked.answers = answers
@@ -113,6 +115,94 @@ def test_a_damaged_memory_is_set_aside(look):
     controller.STATE.write_text("{")
     assert look() == []  # what ended before the watch began is no news
     assert controller.STATE.with_name("state.json.damaged").exists()
+
+
+SCONTROL = """NodeName=one State=DOWN Gres=gpu:1 Partitions=gpu
+NodeName=two State=IDLE Gres=gpu:1 Partitions=gpu
+"""
+
+
+@pytest.fixture
+def slurm(look, monkeypatch):
+    """Return a stand-in for a Slurm whose job 7 failed as node one was lost; its owner lets it start again twice."""
+    made = Slurm(NumNodes="1")
+    look.answers["scontrol"] = SCONTROL
+
+    def listed():
+        values = {name: made.columns[name] for name in ("State", "RestartCnt", "StartTime") if name in made.columns}
+        user = {"UserID": str(os.getuid()), "JobID": "7", "ArrayJobID": "7", "NodeList": "one"}
+        look.answers["squeue"] = line(**{"RestartCnt": "0", **user, **values})
+
+    def looked():
+        listed()
+        return look()
+
+    monkeypatch.setattr(controller, "ask", made.ask)
+    monkeypatch.setattr(controller.time, "time", lambda: made.now)
+    made.now = attempts.seconds("2026-11-29T06:21:11") + 60
+    made.look = looked
+    return made
+
+
+def retried():
+    return [(one["name"], one["outcome"]) for one in json.loads(controller.STATE.read_text())["retries"]]
+
+
+def test_a_job_is_put_back_told_to_its_owner_and_not_touched_again(slurm):
+    ((uid, text),) = slurm.look()
+    assert uid == os.getuid()
+    assert "it was put back into the queue (1 of 2) and keeps away from one.\ngpulab has ended nothing.\n" in text
+    assert slurm.calls == ["requeue 7", "update jobid=7 ExcNodeList=one"]
+    assert slurm.look() == []
+    assert len(slurm.calls) == 2
+
+
+def test_a_job_whose_owner_did_not_ask_is_left(slurm):
+    slurm.comment = "(null)"
+    ((_uid, text),) = slurm.look()
+    assert text.endswith("gpulab has ended nothing and started nothing.\n")
+    assert (slurm.calls, retried()) == ([], [])
+
+
+class Killed(BaseException):
+    """The controller is killed."""
+
+
+@pytest.mark.parametrize("last", ["", "requeue 7", "update jobid=7 ExcNodeList=one"])
+def test_a_judge_that_is_killed_puts_a_job_back_once(slurm, monkeypatch, last):
+    """Before its first command, and after each of them; what came of it is told by the next look."""
+
+    def cut(argv):
+        answer = slurm.ask(argv) if argv[0] == "squeue" or last else None
+        if argv[0] == "scontrol" and (not last or slurm.calls[-1] == last):
+            raise Killed
+        return answer
+
+    with monkeypatch.context() as context:
+        context.setattr(controller, "ask", cut)
+        with pytest.raises(Killed):
+            slurm.look()
+    assert retried() == [("7", "")]  # it was written down first
+    slurm.now += 60
+    ((_uid, text),) = slurm.look()
+    assert "it was put back into the queue (1 of 2) and keeps away from one." in text
+    assert slurm.calls.count("requeue 7") == 1
+    assert slurm.look() == []
+
+
+def test_what_is_found_undone_too_late_is_not_done(slurm, monkeypatch):
+    with monkeypatch.context() as context:
+        context.setattr(controller.retries, "carry_out", lambda _retry, _ask: "")
+        slurm.look()
+    slurm.now += 250
+    ((_uid, text),) = slurm.look()
+    assert "nobody knows whether it was" in text
+    assert slurm.calls == []
+
+
+def test_a_state_of_an_earlier_gpulab_has_no_retries(slurm):
+    assert "retries" not in json.loads(controller.STATE.read_text())
+    assert slurm.look()
 
 
 OOM = (
