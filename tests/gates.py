@@ -113,7 +113,7 @@ FULL_TARGETS = (
     target("accident-test", 30),
     target("share-test", 60),
     target("slurm-test", 60),
-    target("test-vm", 90),
+    target("test-vm", 120),
     target("cuda-builds", 60),
 )
 

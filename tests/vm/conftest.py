@@ -1,6 +1,7 @@
 """One machine for all tests of a module, each in the state that the one before left. Whatever happens, it is removed.
 
-A module says with RECIPE what its machine's disk is made of; its fixture disks may add more disks.
+A module says with RECIPE what its machine's disk is made of; its fixtures disks and firmware may add more disks, and
+say what QEMU's firmware is.
 """
 
 import functools
@@ -37,8 +38,13 @@ def disks():
 
 
 @pytest.fixture(scope="module")
-def machine(golden, directory, disks, say):
-    booted = Machine(golden.disk, directory, golden.ssh_options, disks)
+def firmware():
+    return ()
+
+
+@pytest.fixture(scope="module")
+def machine(golden, directory, disks, firmware, say):
+    booted = Machine(golden.disk, directory, golden.ssh_options, disks, firmware)
     try:
         say("booting the machine")
         booted.start()

@@ -1,5 +1,6 @@
 """A machine in QEMU that boots from a disk, reached over SSH. Emulated throughout: nothing needs KVM."""
 
+import re
 import shlex
 import socket
 import subprocess
@@ -8,6 +9,8 @@ import time
 BOOT_SECONDS = 1200
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NO_ANSWER = 255  # exit status of ssh itself
+ESCAPES = re.compile(r"\x1b(?:\[[0-9;?=]*[A-Za-z]|[()].|[=>78c])|\0")
+KEY_SECONDS = 0.5  # between two keys: a firmware that is emulated reads them slowly
 SYSTEM = "SYSTEM"  # serial number of the disk it boots from
 
 
@@ -15,15 +18,18 @@ class Machine:
     """The machine writes to an overlay in directory, so that its disk stays as it was made.
 
     ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys. disks are
-    the files of more disks by their serial numbers, and these it writes to.
+    the files of more disks by their serial numbers, and these it writes to. firmware is QEMU's arguments for another
+    firmware than its BIOS.
     """
 
-    def __init__(self, disk, directory, ssh_options, disks):
+    def __init__(self, disk, directory, ssh_options, disks, firmware=()):
         """Nothing is started yet."""
         self._disk = disk
+        self._firmware = firmware
         self._disks = disks
         self._overlay = directory / "overlay.qcow2"
         self._console = directory / "console.log"
+        self._read = 0
         self._port = _free_port()
         self._process = None
         self.ssh_config = directory / "ssh_config"
@@ -38,20 +44,26 @@ class Machine:
             [
                 "qemu-system-x86_64",
                 *("-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max", "-smp", "2", "-m", "2048"),
-                *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
+                *("-nographic", "-nodefaults", *self._firmware, "-serial", "stdio"),
                 *_drive(SYSTEM, self._overlay, "qcow2"),
                 *(word for serial, path in self._disks.items() for word in _drive(serial, path, "raw")),
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
                 *("-device", "virtio-net-pci,netdev=net,romfile="),
             ],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
+            stdout=self._console.open("wb"),
         )
         self._wait(lambda: self._ssh("true", timeout=30).returncode == 0)
 
-    def reboot(self):
-        """Let it reboot, and return as soon as its boot is over and one can log in."""
+    def reboot(self, at_console=lambda: None):
+        """Let it reboot, and return as soon as its boot is over and one can log in.
+
+        at_console is called meanwhile: it may wait for what the console shows, and press keys.
+        """
         before = self.boot_id()
+        self._read = len(self.console())
         self._ssh("systemctl reboot", timeout=60)
+        at_console()
         self._wait(lambda: self._ssh(f"! grep -q {before} {BOOT_ID}", timeout=30).returncode == 0)
         self.run("systemctl is-system-running --wait || true", BOOT_SECONDS)
 
@@ -72,6 +84,24 @@ class Machine:
     def console(self):
         """Return what it wrote on its console."""
         return self._console.read_text(errors="replace")
+
+    def wait_for_screen(self, pattern):
+        """Wait until the console has a text after the last key or the last start; return what it has shown since."""
+
+        def shown():
+            return ESCAPES.sub("", self.console()[self._read :])
+
+        self._wait(lambda: re.search(pattern, shown(), re.DOTALL))
+        return shown()
+
+    def press(self, *keys):
+        """Press keys at the console, one after the other, as a person does."""
+        time.sleep(KEY_SECONDS)  # the screen may be half drawn
+        self._read = len(self.console())
+        for key in keys:
+            self._process.stdin.write(key.encode())
+            self._process.stdin.flush()
+            time.sleep(KEY_SECONDS)
 
     def run(self, script, timeout=300):
         """Run a shell script on it as root; return what it printed. Fails when it fails."""
