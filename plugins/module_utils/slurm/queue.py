@@ -18,7 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts
 
 COLUMNS = {
     "JobID": 20, "ArrayJobID": 20, "ArrayTaskID": 40, "HetJobID": 20, "State": 20, "RestartCnt": 12, "StartTime": 24,
-    "BatchFlag": 12, "Requeue": 12, "Partition": 400, "NumNodes": 12, "ReqNodes": 2000, "ExcNodes": 2000, "Reason": 80,
+    "BatchFlag": 12, "Requeue": 12, "Partition": 400, "NumNodes": 12, "ReqNodes": 2000, "Reason": 80,
 }  # fmt: skip
 LONGEST = 256  # characters of a comment
 _TASK = re.compile(r"[0-9]{1,10}")
@@ -58,17 +58,22 @@ class Job:
 
 
 def _squeue(job: int | str, form: str) -> tuple[str, ...]:
-    return ("squeue", "--states=all", "--noheader", f"--jobs={job}", f"--Format={form}")
+    return ("squeue", "--states=all", "--noheader", f"--jobs={job}", form)
 
 
 def show(job: int) -> tuple[str, ...]:
     """Return the command that lists a job, by the number that squeue calls JobID."""
-    return _squeue(job, ",".join(f"{name}:{size}" for name, size in COLUMNS.items()))
+    return _squeue(job, "--Format=" + ",".join(f"{name}:{size}" for name, size in COLUMNS.items()))
 
 
 def show_comment(name: str) -> tuple[str, ...]:
     """Return the command that prints the comment of a job, which its owner chose, and nothing else."""
-    return _squeue(name, f"Comment:{LONGEST}")
+    return _squeue(name, f"--Format=Comment:{LONGEST}")
+
+
+def show_excluded(name: str) -> tuple[str, ...]:
+    """Return the command that prints the nodes that a job excludes; of 22.05, --Format does not know them."""
+    return _squeue(name, "--format=%x")
 
 
 def requeue(name: str) -> tuple[str, ...]:
@@ -113,11 +118,12 @@ def _job(fields: dict[str, str]) -> Job | None:
         requeue=fields["Requeue"] == "1",
         partitions=tuple(fields["Partition"].split(",")),
         count=attempts.number(fields["NumNodes"]),
-        required=_names(fields["ReqNodes"]),
-        excluded=_names(fields["ExcNodes"]),
+        required=names(fields["ReqNodes"]),
+        excluded=(),
         reason=fields["Reason"],
     )
 
 
-def _names(listed: str) -> tuple[str, ...]:
-    return () if listed in ("", "(null)", "N/A") else tuple(attempts.hosts(listed))
+def names(listed: str) -> tuple[str, ...]:
+    """Return the nodes in what squeue prints of one job."""
+    return () if listed.strip() in ("", "(null)", "N/A") else tuple(attempts.hosts(listed.strip()))

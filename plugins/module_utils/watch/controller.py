@@ -136,8 +136,7 @@ def decided(
     denied = {}
     for finding in found:
         if finding.kind == judge.NODE and finding.key in current:
-            shown = ask(queue.show(finding.job))
-            job = queue.parse(shown[1], finding.job) if shown else None
+            job = retries.look(finding.job, ask)
             comment = ask(queue.show_comment(job.name)) if job else None
             words = comment[1].strip() if comment else ""
             what = retries.decide(finding, current[finding.key], job, words, nodes, [*before, *chosen], most)

@@ -10,6 +10,7 @@ before it is done; whoever finds it undone looks first what has become of the jo
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
@@ -132,35 +133,37 @@ def _kept(job: queue.Job, suspects: list[str], nodes: Mapping[str, NodeState]) -
     )
 
 
+def look(number: int, ask: Ask) -> queue.Job | None:
+    """Return a job as Slurm lists it; None where it does not, or does not answer."""
+    shown = ask(queue.show(number))
+    job = queue.parse(shown[1], number) if shown and not shown[0] else None
+    listed = ask(queue.show_excluded(job.name)) if job else None
+    return replace(job, excluded=queue.names(listed[1])) if job and listed and not listed[0] else None
+
+
 def carry_out(retry: Retry, ask: Ask) -> str:
     """Put a job back as it was decided, and return what came of it; empty where Slurm does not answer.
 
     A job that is no longer in the attempt that was decided on is left, but for the nodes that it keeps away from.
     """
-    answer = ask(queue.show(retry.job))
-    if answer is None or answer[0]:
-        return ""
-    job = queue.parse(answer[1], retry.job)
+    job = look(retry.job, ask)
+    if job is None:
+        return ""  # the next look asks again, for as long as it may
     if job is not None and job.key == retry.key and job.state in CRASHED:
         done = ask(queue.requeue(retry.name))
         if done is None:
             return ""
         if done[0]:
             return f"Slurm did not put it back: {one_line(done[2].strip())[:200]}"
-        job = _again(retry, ask)
+        job = look(retry.job, ask)
     if job is None or job.name != retry.name or job.restarts <= retry.restarts:
         return LOST
     if job.state == "PENDING" and set(retry.away) - set(job.excluded):
         ask(queue.exclude(retry.name, sorted({*job.excluded, *retry.away})))
-        job = _again(retry, ask) or job
+        job = look(retry.job, ask) or job
     missing = sorted(set(retry.away) - set(job.excluded))
     kept = f"keeps away from {', '.join(retry.away)}" if retry.away else f"may get the same nodes: {retry.why}"
     if missing:
         kept = f"may get {', '.join(missing)} again: Slurm did not take that it is to keep away"
     held = f"; it is held: {queue.release(retry.name)} lets it start" if job.held else ""
     return f"it was put back into the queue ({retry.number} of {retry.most}) and {kept}{held}"
-
-
-def _again(retry: Retry, ask: Ask) -> queue.Job | None:
-    answer = ask(queue.show(retry.job))
-    return queue.parse(answer[1], retry.job) if answer and not answer[0] else None

@@ -146,7 +146,7 @@ def row(**values):
         "JobID": "12", "ArrayJobID": "N/A", "ArrayTaskID": "N/A", "HetJobID": "N/A", "State": "FAILED",
         "RestartCnt": "1", "StartTime": "2026-11-29T06:21:11", "BatchFlag": "1",
         "Requeue": "1", "Partition": "gpu,big", "NumNodes": "2",
-        "ReqNodes": "", "ExcNodes": "gpu[01-02]", "Reason": "None",
+        "ReqNodes": "gpu[01-02]", "Reason": "None",
     }  # fmt: skip
     return "".join({**usual, **values}[name].ljust(size) for name, size in queue.COLUMNS.items())
 
@@ -161,7 +161,7 @@ def test_what_slurm_says_of_one_job_is_read():
         False,
         True,
     )
-    assert (job.partitions, job.count, job.required, job.excluded) == (("gpu", "big"), 2, (), ("gpu01", "gpu02"))
+    assert (job.partitions, job.count, job.required, job.excluded) == (("gpu", "big"), 2, ("gpu01", "gpu02"), ())
     assert queue.parse(row(), 13) is None
     assert queue.parse("", 12) is None
 
@@ -181,25 +181,26 @@ class Slurm:
             "State": "FAILED",
             "RestartCnt": "0",
             "JobID": "7",
-            "ExcNodes": "",
             "NumNodes": "2",
             "Partition": "gpu",
             **values,
         }
-        self.comment, self.calls, self.errors, self.after = "gpulab:retry=2", [], {}, {}
+        self.comment, self.excluded = "gpulab:retry=2", "(null)"
+        self.calls, self.errors, self.after = [], {}, {}
 
     def ask(self, argv):
         """Answer a command."""
         words = list(argv)
         if words[0] == "squeue":
-            return 0, self.comment if "Comment" in words[-1] else row(**self.columns), ""
+            other = {"--Format=Comment:256": self.comment, "--format=%x": f"{self.excluded}\n"}
+            return 0, other.get(words[-1]) or row(**self.columns), ""
         self.calls.append(" ".join(words[1:]))
         if words[1] in self.errors:
             return self.errors[words[1]]
         if words[1] == "requeue":
             self.columns |= {"State": "PENDING", "RestartCnt": "1", "StartTime": "2026-11-29T06:25:11"} | self.after
         else:
-            self.columns["ExcNodes"] = words[-1].partition("=")[2]
+            self.excluded = words[-1].partition("=")[2]
         return 0, "", ""
 
     @property
@@ -215,7 +216,8 @@ class Slurm:
 
 
 def test_a_job_is_put_back_and_then_kept_from_the_node():
-    slurm = Slurm(ExcNodes="five")
+    slurm = Slurm()
+    slurm.excluded = "five"
     assert (
         retries.carry_out(slurm.retry(), slurm.ask) == "it was put back into the queue (1 of 2) and keeps away from two"
     )
@@ -228,10 +230,11 @@ def test_who_finds_it_done_does_not_do_it_again():
     retries.carry_out(retry, slurm.ask)
     slurm.calls.clear()
     assert retries.carry_out(retry, slurm.ask).endswith("keeps away from two")
-    slurm.columns["ExcNodes"] = ""  # it was killed between the two
+    slurm.excluded = "(null)"  # it was killed between the two
     assert retries.carry_out(retry, slurm.ask).endswith("keeps away from two")
     assert slurm.calls == ["update jobid=7 ExcNodeList=two"]
-    slurm.columns |= {"State": "RUNNING", "ExcNodes": ""}
+    slurm.columns |= {"State": "RUNNING"}
+    slurm.excluded = "(null)"
     slurm.calls.clear()
     assert "may get two again" in retries.carry_out(retry, slurm.ask)
     assert slurm.calls == []
@@ -244,7 +247,7 @@ def test_a_job_that_is_no_longer_what_was_decided_on_is_left(values):
     slurm = Slurm()
     retry = slurm.retry()
     slurm.columns |= values
-    assert retries.carry_out(retry, slurm.ask) == retries.LOST
+    assert retries.carry_out(retry, slurm.ask) == ("" if "JobID" in values else retries.LOST)
     assert slurm.calls == []
 
 
