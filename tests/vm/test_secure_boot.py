@@ -155,6 +155,12 @@ def test_the_run_goes_on_by_itself_and_the_proof_agrees(play):
     assert "changed=0" in recap(play("site.yml", timeout=900))
 
 
+def test_the_removal_says_what_only_the_console_can_take_back(machine, play):
+    output = play("playbooks/remove.yml", "--tags", "secure_boot", timeout=900)
+    assert f"mokutil --delete {CERTIFICATE}" in " ".join(output.split())
+    machine.run(f"[ -e {CERTIFICATE} ] && [ ! -e /var/lib/gpulab/secure-boot.json ] && [ ! -e /usr/bin/mokutil ]")
+
+
 def test_a_later_kernel_loads_what_the_same_key_has_signed(machine):
     """A module of the test's own: the driver would compile for an hour here."""
     machine.run(PROBE, 600)
@@ -167,9 +173,3 @@ def test_a_later_kernel_loads_what_the_same_key_has_signed(machine):
     assert machine.run("uname -r") == later
     assert machine.run("modinfo --field sig_key probe") == key
     machine.run("modprobe probe && grep -q '^probe ' /proc/modules")
-
-
-def test_the_removal_says_what_only_the_console_can_take_back(machine, play):
-    output = play("playbooks/remove.yml", "--tags", "secure_boot", timeout=900)
-    assert f"mokutil --delete {CERTIFICATE}" in " ".join(output.split())
-    machine.run(f"[ -e {CERTIFICATE} ] && [ ! -e /var/lib/gpulab/secure-boot.json ] && [ ! -e /usr/bin/mokutil ]")
