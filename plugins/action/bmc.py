@@ -26,6 +26,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import boot_once, 
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Address, Limits
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.ipmi import Ipmi
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Redfish
+from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.host_file import file_name
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import this_run
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS: dict[str, type[Bmc]] = {"redfish": Redfish, "ipmi": Ipmi}
 NEEDED = ("bmc_user", "bmc_password")
+DAY = 24 * 3600.0  # in which a run that loses nodes may turn off and on no more of them than bmc_cycles_most
 GREETING = 8.0  # seconds in which a living SSH greets
 
 
@@ -94,7 +96,10 @@ class ActionModule(ActionBase):
             if args["work"] == CYCLE:
                 known = self.evidence(args, variables, reached=inside is not None)
                 power.refuse_unsafe(bmc, reading, known, alone=args["alone"])
-                told = cycle(bmc, reading, args["boot_once"] or "", _noting(path, record) if changes else None)
+                note = _noting(path, record, known.run) if changes else None
+                if args["lost"] and note:
+                    _begin_alone(path, host, known.run, args["most"], note)
+                told = cycle(bmc, reading, "" if args["lost"] else args["boot_once"] or "", note)
         lines = [*judge.lines(reading, new, found), *told, *bmc.left]
         cycled = args["work"] == CYCLE
         return {"changed": cycled, "cycled": cycled and changes, "document": shown, "lines": lines}
@@ -129,17 +134,13 @@ class ActionModule(ActionBase):
         run, looked = args["run"] or f"{mine['user']} on {mine['machine']}", args["fence"] or {}
         users = looked.get("users")
         if reached or isinstance(users, str):  # of one of the two alone nobody knows who uses it: no fence, so no cut
-            try:
-                fence = records.typed(looked.get("fence"), Fence) if looked.get("fence") else None
-            except ValueError:
-                fence = None
-            return power.Evidence(
-                run, reached=True, fence=fence, users=users if isinstance(users, str) else "nobody knows by whom"
-            )
+            users = users if isinstance(users, str) else "nobody knows by whom"
+            return power.Evidence(run, reached=True, fence=_fence(looked.get("fence")), users=users, lost=args["lost"])
         given = variables.get("hostvars", {}).get(host, variables)
         names = [host, *map(str, host_names.names(host, given))]
         named = args["dead"] == host
-        return power.Evidence(run, reached=False, ssh=self._greets(host), slurm=args["slurm"], names=names, named=named)
+        outside: dict[str, Any] = {"ssh": self._greets(host), "slurm": args["slurm"], "names": names, "named": named}
+        return power.Evidence(run, reached=False, fence=_fence(args["held"]), lost=args["lost"], **outside)
 
     def _greets(self, host: str) -> bool:
         """Tell whether SSH answers at the node's address: then it lives, whatever keeps gpulab from it."""
@@ -159,7 +160,7 @@ def _refuse(host: str, args: dict[str, Any], variables: dict[str, Any], address:
         raise refuse("F104", host=host, options="bmc_address")
     if not args["power"]:
         raise refuse("F110", host=host)
-    count = len(variables["ansible_play_hosts_all"])
+    count = 1 if args["lost"] else len(variables["ansible_play_hosts_all"])
     if count > args["most"]:
         raise refuse("F111", count=count, most=args["most"])
 
@@ -182,10 +183,30 @@ def cycle(bmc: Bmc, reading: Reading, target: str, note: Callable[[str], None] |
     return [*told, boot_once.see_it_gone(bmc, reading, target)]
 
 
-def _noting(path: Path, record: judge.Record) -> Callable[[str], None]:
+def _fence(told: Any) -> Fence | None:
+    """Return a fence as the node told it, None where it is none."""
+    try:
+        return records.typed(told, Fence) if told else None
+    except ValueError:
+        return None
+
+
+def _begin_alone(path: Path, host: str, run: str, most: int, note: Callable[[str], None]) -> None:
+    """Write down that a power cycle begins, unless this run may have no further one. Raises Refusal F111, F124, H220.
+
+    Nodes of one batch come one after the other. What is written stays where the controller is killed.
+    """
+    with locked(path.parent):
+        kept = (records.read(file, judge.Record, None, judge.LOST) for file in path.parent.glob("*.json"))
+        cycles = {one.host: one.cycles for one in kept if one}
+        judge.refuse_again(host, cycles, run, time.strftime(TIME, time.gmtime(time.time() - DAY)), most)
+        note("begun")
+
+
+def _noting(path: Path, record: judge.Record, run: str) -> Callable[[str], None]:
     """Return what writes down how far a power cycle came."""
     mine = this_run(os.getppid())
-    begun = judge.Cycle(time.strftime(TIME, time.gmtime()), f"{mine['user']} on {mine['machine']}", "")
+    begun = judge.Cycle(time.strftime(TIME, time.gmtime()), f"{mine['user']} on {mine['machine']}", "", run)
     record.cycles = [*record.cycles[-99:], begun]
 
     def note(state: str) -> None:

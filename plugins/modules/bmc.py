@@ -32,6 +32,14 @@ options:
     type: str
     choices: [redfish, ipmi]
     default: redfish
+  lost:
+    description: Whether this run has rebooted the node and waited for it in vain. It need not be named as dead then,
+      but its fence has to be that of this run. In a day, a run turns off and on O(most) such nodes, each once.
+    type: bool
+    default: false
+  held:
+    description: The fence that a node that was lost had before its reboot.
+    type: dict
   alone:
     description: The admin's word that nothing else is in the node's chassis, where the BMC does not say.
     type: bool

@@ -21,14 +21,19 @@ CHANGED = "grep -rqs 'vm.swappiness *= *7' /etc/sysctl.d"
 FENCED = "test -e /etc/gpulab-fence -a -e /var/lib/gpulab/fence.json"
 
 
-def boot_with_a_driver(lab, names, directory):
-    """Boot nodes with a stand-in for a driver, which is made in a directory."""
+def put_a_driver(lab, names, directory):
+    """Put a stand-in for a driver, which is made in a directory, on nodes; it holds from their next boot on."""
     module = directory / "nvidia.ko"
     source = ROOT / "tests/stubs/nvidia_module.c"
     subprocess.run(["cc", "-c", f'-DVERSION="{VERSION}"', "-o", module, source], check=True)
     for name in names:
         subprocess.run(["docker", "cp", "-q", module, f"{lab.name}-{name}:/root/nvidia.ko"], check=True)
         lab.node(name).run(DRIVER)
+
+
+def boot_with_a_driver(lab, names, directory):
+    """Boot nodes with a stand-in for a driver, which is made in a directory."""
+    put_a_driver(lab, names, directory)
     restart(lab, names)
 
 

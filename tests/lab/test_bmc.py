@@ -13,9 +13,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests/stubs"))
 import bmc as stub
+from rollouts import CHANGED, FENCED, put_a_driver, roll, states, wishes_of
 
 NAME = "cut"
-NODES = [{"name": NAME, "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]}]
+WITHOUT = "without"  # it may not be turned off and on
+NODES = [
+    {"name": name, "release": "bookworm", "gpu": "rtx4090-2", "groups": ["workstations"]} for name in (NAME, WITHOUT)
+]
 RECORD = ROOT / f"reports/bmc/{NAME}.json"
 pytestmark = pytest.mark.story
 
@@ -49,7 +53,7 @@ def ask(lab, bmc):  # noqa: ARG001 - it is to be there
     """Return a function that runs the playbook; its output never has the password."""
 
     def run(*arguments):
-        done = lab.play("playbooks/bmc.yml", *arguments)
+        done = lab.play("playbooks/bmc.yml", "-l", NAME, *arguments)
         for text in (done.output, done.log.read_text(), RECORD.read_text() if RECORD.exists() else ""):
             assert stub.PASSWORD not in text
         return done
@@ -70,7 +74,7 @@ def test_a_node_without_a_fence_is_not_cut(ask, bmc):
 
 
 def test_a_node_behind_the_fence_of_another_run_is_not_cut(lab, ask, bmc):
-    assert lab.play("playbooks/fence.yml", "-e", "fence_run=mending").rc == 0
+    assert lab.play("playbooks/fence.yml", "-l", NAME, "-e", "fence_run=mending").rc == 0
     run = ask("-e", "bmc_do=cycle")
     assert run.rc != 0
     assert "its fence is that of mending" in run.output
@@ -114,4 +118,24 @@ def test_a_node_that_is_dead_is_cut_only_where_it_is_named(lab, ask, bmc):
     run = ask("-e", "bmc_do=cycle", "-e", f"bmc_dead={NAME}")
     assert run.rc == 0, run.output[-3000:]
     assert len(asked(bmc)) == 4
-    assert lab.play("playbooks/fence.yml", "-e", "fence_run=mending", "-e", "fence_state=absent").rc == 0
+    assert lab.play("playbooks/fence.yml", "-l", NAME, "-e", "fence_run=mending", "-e", "fence_state=absent").rc == 0
+
+
+def test_a_rollout_turns_a_node_off_and_on_that_its_reboot_has_not_brought_back(lab, bmc, tmp_path):
+    names = (NAME, WITHOUT)
+    put_a_driver(lab, names, tmp_path)  # while nouveau has the GPUs, so that a reboot is due
+    containers = [lab.node(name).container for name in names]
+    subprocess.run(["docker", "update", "--restart=no", *containers], check=True, stdout=subprocess.PIPE)
+    before, asked_before = lab.node(NAME).boot(), len(asked(bmc))
+    wishes = wishes_of(lab, {"rollout_canary": [NAME], "rollout_wait_minutes": 1})
+    run = roll(lab, wishes, reboot_timeout=45)
+    assert stub.PASSWORD not in run.output
+    assert states(lab) == {NAME: "done", WITHOUT: "failed"}, run.output[-3000:]
+    assert run.rc != 0
+    assert asked(bmc)[asked_before:] == ["GracefulShutdown", "On"]
+    assert lab.node(NAME).boot() != before
+    assert lab.node(NAME).holds(f"! {{ {FENCED}; }} && {CHANGED}")
+    told = json.loads(RECORD.read_text())["cycles"][-1]
+    assert (told["state"], told["run"]) == ("on", next((lab.directory / "rollouts").iterdir()).name)
+    assert "GPULAB-F125" in run.said_of(WITHOUT)
+    assert f"-e bmc_dead={WITHOUT}" in run.output

@@ -18,5 +18,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "slurm": {"type": "str"},
     "boot_once": {"type": "str"},
     "protocol": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
+    "lost": {"type": "bool", "default": False},
+    "held": {"type": "dict"},
     "alone": {"type": "bool", "default": False},
 }

@@ -9,10 +9,13 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, first
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Event, Reading
 
 CLOCK_SECONDS = 60.0
@@ -26,11 +29,12 @@ _SERIAL = re.compile(r"(?=.*\d)(?!0?123456789?\Z)(?!(.)\1*\Z)[A-Za-z0-9][A-Za-z0
 
 @dataclass
 class Cycle:
-    """A power cycle of this node: when, by whom, and how far it came (begun, off, on, failed)."""
+    """A power cycle of this node: when, by whom, how far it came (begun, off, on, failed), and behind whose fence."""
 
     at: str
     by: str
     state: str
+    run: str = field(default="", metadata=records.LATER)
 
 
 @dataclass
@@ -70,6 +74,19 @@ def serial(host: str, given: str | None, inside: str | None, before: Record | No
     if before and before.serial != inside:
         raise refuse("F106", host=host, serial=inside, before=before.serial, path=path)
     return inside
+
+
+def refuse_again(host: str, cycles: Mapping[str, list[Cycle]], run: str, after: str, most: int) -> None:
+    """Raise Refusal F124, F111 where a run that has lost a node may not turn it off and on by itself.
+
+    cycles are those of all hosts. Of a run, those count that began after a time, UTC in ISO 8601.
+    """
+    of_run = {name: [one for one in done if one.run == run and one.at >= after] for name, done in cycles.items()}
+    if of_run.get(host):
+        raise refuse("F124", host=host, at=of_run[host][-1].at)
+    count = sum(bool(done) for done in of_run.values()) + 1
+    if count > most:
+        raise refuse("F111", count=count, most=most)
 
 
 def new_events(reading: Reading, before: Record | None) -> list[Event]:

@@ -53,7 +53,7 @@ class Evidence:
 
     Of one that did not: ssh says whether its SSH greets, slurm is what Slurm says of its nodes (None without Slurm,
     empty where it does not answer), names are those of the node, named says whether the admin named it as dead. run is
-    the name of this run.
+    the name of this run. lost: this run has rebooted the node and waited for it in vain; fence is the one that it had.
     """
 
     run: str
@@ -64,6 +64,7 @@ class Evidence:
     slurm: str | None = None
     names: Collection[str] = ()
     named: bool = False
+    lost: bool = False
 
 
 def obstacle(known: Evidence) -> str:
@@ -72,6 +73,8 @@ def obstacle(known: Evidence) -> str:
 
 
 def _of_living(known: Evidence) -> str:
+    if known.lost:
+        return "it answers again"
     if known.fence is None:
         return "no fence keeps new work from it"
     if known.fence["run"] != known.run:
@@ -88,6 +91,9 @@ def _of_silent(known: Evidence) -> str:
     here = next((one for one in (control.own(found, name) for name in known.names) if one), None)
     if here and "DOWN" not in here.states:
         return f"Slurm says that it is {'+'.join(here.states)}"
+    if known.lost:
+        held = known.fence and known.fence["run"] == known.run
+        return "" if held else "it was not behind the fence of this run when it was rebooted"
     if not known.named:
         return "it does not answer, which does not prove that its work is over; bmc_dead does not name it"
     return ""

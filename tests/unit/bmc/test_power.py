@@ -1,9 +1,13 @@
 """A stand-in's power is turned off and on, each step read back; the uncertain is refused before the first one."""
 
+import time
+from dataclasses import asdict, replace
+
 import pytest
 from ansible_collections.gpulab.node.plugins.action import bmc as action
+from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
-from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import power
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import judge, power
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import PartError
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.redfish import Redfish
 from stubs import bmc as stub
@@ -22,6 +26,7 @@ FENCE = {
 }
 FREE = power.Evidence(RUN, reached=True, fence=FENCE)
 DEAD = power.Evidence(RUN, reached=False, named=True, names=["node07"])
+LOST = power.Evidence(RUN, reached=False, fence=FENCE, lost=True, names=["node07"])
 DOWN = "NodeName=node07 NodeHostName=node07 State=DOWN*+DRAIN Reason=Not responding [slurm@2026-11-29T10:00:00]"
 
 
@@ -210,6 +215,12 @@ def test_what_the_reset_takes_may_stand_in_a_resource_of_its_own(bmc, connect):
     ("known", "why"),
     [
         (power.Evidence(RUN, reached=True), "no fence"),
+        (replace(LOST, reached=True), "it answers again"),
+        (replace(LOST, fence=None), "not behind the fence of this run"),
+        (replace(LOST, run="eve on desk"), "not behind the fence of this run"),
+        (replace(LOST, ssh=True), "SSH answers"),
+        (replace(LOST, slurm=""), "Slurm does not say"),
+        (replace(LOST, slurm=DOWN.replace("DOWN*", "IDLE*")), "Slurm says that it is IDLE+DRAIN"),
         (power.Evidence("eve on desk", reached=True, fence=FENCE), "fence is that of ada"),
         (power.Evidence(RUN, reached=True, fence=FENCE, users="job 7 of bob"), "job 7 of bob"),
         (power.Evidence(RUN, reached=False, names=["node07"]), "bmc_dead does not name it"),
@@ -237,6 +248,8 @@ def test_a_node_that_is_neither_free_nor_proven_dead_is_refused(bmc, refused, kn
     [
         FREE,
         DEAD,
+        LOST,
+        replace(LOST, slurm=DOWN),
         power.Evidence(RUN, reached=False, named=True, names=["node07.lab", "node07"], slurm=DOWN),
         power.Evidence(RUN, reached=False, named=True, names=["desk9"], slurm=DOWN),
     ],
@@ -252,7 +265,7 @@ def evidence(monkeypatch):
     monkeypatch.setattr(task, "_greets", lambda _host: False)
 
     def known(fence, *, reached=True, **given):
-        args = {"run": RUN, "fence": fence, "dead": None, "slurm": None, **given}
+        args = {"run": RUN, "fence": fence, "dead": None, "slurm": None, "lost": False, "held": None, **given}
         return task.evidence(args, {"inventory_hostname": "node07"}, reached=reached)
 
     return known
@@ -283,3 +296,55 @@ def test_a_node_that_answers_anything_else_may_not_even_where_it_is_named_as_dea
 def test_only_the_named_node_is_taken_for_dead(evidence):
     assert power.obstacle(evidence({"unreachable": True}, reached=False, dead="node07")) == ""
     assert power.obstacle(evidence({"unreachable": True}, reached=False, dead="node08")) != ""
+
+
+def test_a_node_that_is_lost_had_the_fence_of_this_run_in_the_facts_before_its_reboot(evidence):
+    gone = {"unreachable": True}
+    assert power.obstacle(evidence(gone, reached=False, lost=True, held={**FENCE, "overdue": False})) == ""
+    for held in (None, {}, {"run": RUN}, {**FENCE, "run": "eve on desk"}):
+        assert power.obstacle(evidence(gone, reached=False, lost=True, held=held)) != ""
+    assert power.obstacle(evidence({"fence": FENCE, "users": ""}, lost=True, held=FENCE)) != ""
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Return a function that begins a power cycle of a host that a run has lost, and keeps it as a killed run would."""
+
+    def begun(host, run=RUN, most=1, at="2026-11-29T10:00:00Z"):
+        path = tmp_path / f"{host}.json"
+        record = records.read(path, judge.Record, None, "") or judge.Record(host, stub.SERIAL, at)
+
+        def note(state):
+            record.cycles.append(judge.Cycle(at, run, state, run))
+            records.write(path, asdict(record))
+
+        action._begin_alone(path, host, run, most, note)  # noqa: SLF001 - the lock and the records of all hosts
+        return record.cycles[-1].state
+
+    return begun
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def test_a_run_that_was_killed_turns_no_node_off_and_on_twice(begin):
+    assert begin("node07", at=now()) == "begun"
+    with pytest.raises(Refusal) as raised:
+        begin("node07", most=9)
+    assert raised.value.code == "F124"
+
+
+def test_a_run_turns_no_more_nodes_off_and_on_than_it_may(begin):
+    begin("node07", most=2, at=now())
+    begin("node08", most=2, at=now())
+    with pytest.raises(Refusal) as raised:
+        begin("node09", most=2)
+    assert raised.value.code == "F111"
+    assert "3 nodes" in raised.value.cause
+
+
+def test_other_runs_and_those_of_yesterday_do_not_count(begin):
+    begin("node07", run="eve on desk", at=now())
+    begin("node07", at="2026-11-20T10:00:00Z")
+    assert begin("node07") == "begun"

@@ -116,5 +116,16 @@ CODES = {
         "{host} has bmc_protocol ipmi, and this controller has no ipmitool",
         "Install it here: apt-get install ipmitool, or dnf install ipmitool. Nothing was asked.",
     ),
+    "F124": (
+        "{host} does not answer after a reboot, and was turned off and on at {at} behind the same fence already",
+        "Look at its console: what a second time would mend is not known. Nothing was changed.",
+    ),
+    "F125": (
+        "{host} was rebooted, and does not answer by SSH after {seconds} s",
+        (
+            "Look at its console. If it hangs, turn it off and on: ansible-playbook playbooks/bmc.yml -l {host}"
+            " -e bmc_do=cycle -e bmc_dead={host}"
+        ),
+    ),
 }
 refuse = partial(build, CODES)
