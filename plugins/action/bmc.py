@@ -88,7 +88,7 @@ class ActionModule(ActionBase):
         with kind(address, power.LIMITS if args["work"] == CYCLE else Limits()) as bmc:
             reading = bmc.read(serial)
             new = judge.new_events(reading, before)
-            found = judge.findings(reading, new)
+            found = [*judge.findings(reading, new), *judge.unwanted(reading, args["firmware"])]
             shown = judge.document(host, time.strftime(TIME, time.gmtime()), reading, new, found)
             record = judge.kept(reading, before, shown)
             if changes:

@@ -40,6 +40,28 @@ options:
   held:
     description: The fence that a node that was lost had before its reboot.
     type: dict
+  firmware:
+    description: Which versions machines of a kind shall have, C(bmc_firmware_wanted).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      kind:
+        description: The part number of the machines, or their maker and model where the BMC tells no part number.
+        type: str
+        required: true
+      component:
+        description: The component, as the BMC names it.
+        type: str
+        required: true
+      versions:
+        description: The versions that it may have.
+        type: list
+        elements: str
+        required: true
+      why:
+        description: Why, for people.
+        type: str
   alone:
     description: The admin's word that nothing else is in the node's chassis, where the BMC does not say.
     type: bool

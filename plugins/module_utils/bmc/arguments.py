@@ -20,5 +20,16 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "protocol": {"type": "str", "choices": ["redfish", "ipmi"], "default": "redfish"},
     "lost": {"type": "bool", "default": False},
     "held": {"type": "dict"},
+    "firmware": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "kind": {"type": "str", "required": True},
+            "component": {"type": "str", "required": True},
+            "versions": {"type": "list", "elements": "str", "required": True},
+            "why": {"type": "str"},
+        },
+    },
     "alone": {"type": "bool", "default": False},
 }

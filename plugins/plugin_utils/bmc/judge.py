@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, first
+from ansible_collections.gpulab.node.plugins.plugin_utils.bmc import siblings
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import Event, Reading
 
@@ -47,6 +48,15 @@ class Record:
     seen: list[str] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
     cycles: list[Cycle] = field(default_factory=list)
+
+
+class Wanted(TypedDict):
+    """Versions of a component that machines of a kind shall have, and why: bmc_firmware_wanted."""
+
+    kind: str
+    component: str
+    versions: list[str]
+    why: str | None
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,24 @@ def findings(reading: Reading, new: list[Event]) -> list[Finding]:
         for log in reading.logs
         if log.full
     ]
+    return found
+
+
+def unwanted(reading: Reading, wanted: Iterable[Wanted]) -> list[Finding]:
+    """Return the firmware that is not as wanted.
+
+    What nobody wants, and a version that the BMC does not tell, have no verdict. Versions are compared for equality
+    alone: makers count in ways of their own, so nobody can say here which is newer.
+    """
+    told = asdict(reading)
+    kind, versions = siblings.kind_of(told), siblings.versions_of(told["firmware"])
+    found = []
+    for one in wanted:
+        version = versions.get(one["component"]) if one["kind"] == kind else None
+        if version and version not in one["versions"]:
+            why = f": {one['why']}" if one["why"] else ""
+            text = f"{one['component']} of {kind} is {version}, wanted is {' or '.join(one['versions'])}{why}"
+            found.append(Finding("bmc-firmware", text))
     return found
 
 

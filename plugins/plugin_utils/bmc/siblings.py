@@ -28,14 +28,19 @@ def apart(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
     for one in documents:
-        kind = one["part_number"] or " ".join(filter(None, (one["manufacturer"], one["model"])))
-        for component, version in _versions(one["firmware"]).items() if kind else ():
+        kind = kind_of(one)
+        for component, version in versions_of(one["firmware"]).items() if kind else ():
             found.setdefault((kind, component), {})[one["host"]] = version
     judged = (_judged(kind, component, versions) for (kind, component), versions in sorted(found.items()))
     return [one for one in judged if one]
 
 
-def _versions(firmware: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def kind_of(one: Mapping[str, Any]) -> str:
+    """Return of which kind a machine is: its part number, else its maker and model; empty where the BMC tells none."""
+    return str(one["part_number"] or " ".join(filter(None, (one["manufacturer"], one["model"]))))
+
+
+def versions_of(firmware: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the version of each component; of several that have one name, all that differ."""
     found: dict[str, set[str]] = {}
     for one in firmware:

@@ -328,3 +328,26 @@ def test_a_machine_that_nothing_names_or_that_became_another_is_refused(inside, 
 def test_a_capture_does_not_keep_the_password():
     kept = settings.as_written({"bmc_password": stub.PASSWORD, "bmc_user": stub.USER})
     assert kept == {"bmc_password": HIDDEN, "bmc_user": stub.USER}
+
+
+BIOS = {"kind": "900-1", "component": "BIOS", "versions": ["2.1.8"], "why": None}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({}, ["BIOS of 900-1 is 2.1.7, wanted is 2.1.8"]),
+        ({"versions": ["2.1.8", "3"], "why": "a hang"}, ["BIOS of 900-1 is 2.1.7, wanted is 2.1.8 or 3: a hang"]),
+        ({"versions": ["2.1.6"]}, ["BIOS of 900-1 is 2.1.7, wanted is 2.1.6"]),  # nobody knows which is older
+        ({"versions": ["2.1.7"]}, []),
+        ({"kind": "900-2"}, []),
+        ({"component": "CPLD"}, []),
+    ],
+)
+def test_firmware_that_is_not_as_wanted_is_named(read, wanted, told):
+    assert [one.text for one in judge.unwanted(read(), [{**BIOS, **wanted}])] == told
+
+
+def test_firmware_without_a_version_has_no_verdict(bmc, read):
+    bmc.documents["UpdateService/FirmwareInventory/NIC"]["Version"] = None
+    assert judge.unwanted(read(), [{**BIOS, "component": "Network adapter"}]) == []
