@@ -123,7 +123,7 @@ CODES = {
     "F125": (
         "{host} was rebooted, and does not answer by SSH after {seconds} s",
         (
-            "Look at its console. If it hangs, turn it off and on: ansible-playbook playbooks/bmc.yml -l {host}"
+            "Look at its console. If it hangs, turn it off and on: ansible-playbook gpulab.node.bmc -l {host}"
             " -e bmc_do=cycle -e bmc_dead={host}"
         ),
     ),
