@@ -173,6 +173,7 @@ if TYPE_CHECKING:
 
 RECORD = Path("/var/lib/gpulab/storage-directories.json")
 BY_TABLE = ("export", "withdraw")  # exportfs fails, too, where it only lacks a file that it would read; its table tells
+LATE = (-9, 137)  # the status of what plan.DEADLINE has ended
 LOOKS = 5  # at the node: an array shows what it holds only once it is assembled
 TIER = {
     "name": {"type": "str", "required": True},
@@ -286,7 +287,8 @@ class TierWork:
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
-                told = " ".join((errors.strip() or output.strip() or f"exit status {rc}").split())
+                ended = "no answer in time" if rc in LATE else f"exit status {rc}"
+                told = " ".join((errors.strip() or output.strip() or ended).split())
                 if step.kind not in BY_TABLE:
                     raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")
                 self.told = [f"{' '.join(step.argv)}: {told}"]

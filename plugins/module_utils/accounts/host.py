@@ -27,6 +27,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import (
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.came_by import came_by
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import (
+    KERNELS_OWN,
     LOCAL,
     WITHOUT_OWNERS,
     is_below,
@@ -132,17 +133,30 @@ def _running(node: Node, names: dict[int, str]) -> dict[str, int]:
 
 
 def _files_of(node: Node, numbers: set[int]) -> dict[int, int]:
-    """Return how many files on local disks each number owns; a file system that does not answer counts as one file."""
+    """Return how many files on local disks each number owns; a file system that cannot be read counts as one file."""
     if not numbers:
         return {}
     wanted = [word for number in sorted(numbers) for word in ("-o", "-uid", str(number))][1:]
+    table = mounts(node.text("/proc/self/mountinfo"))
+    find, tests = [*without_others(table), "find"], ["-ignore_readdir_race", "-xdev", "(", *wanted, ")"]
+    jobs = [Job([*find, place, *tests, "-printf", r"%U\n"], _COUNT_SECONDS) for place in places_to_search(table)]
     found: Counter[int] = Counter()
-    places = places_to_search(mounts(node.text("/proc/self/mountinfo")))
-    jobs = [Job(["find", place, "-xdev", "(", *wanted, ")", "-printf", r"%U\n"], _COUNT_SECONDS) for place in places]
     for job in jobs:
-        output = job.output()
-        found.update(numbers if output is None else map(int, output.split()))
+        answer = job.result()
+        found.update(map(int, answer[1].split()) if answer and answer[0] == 0 else numbers)
     return dict(found)
+
+
+def without_others(table: list[Mount]) -> list[str]:
+    """Return what a search is started by, so that it meets no file system of another machine.
+
+    find asks the file system of each mount in its way, even with -xdev, and a server that is gone never answers. In
+    the search's own namespace these are not mounted.
+    """
+    others = [mount.place for mount in reversed(table) if mount.type not in LOCAL | KERNELS_OWN and mount.place != "/"]
+    detach = 'umount --lazy --internal-only --no-canonicalize "$1" 2>/dev/null'
+    script = f'while [ "$1" != -- ]; do {detach}; shift; done; shift; exec "$@"'
+    return ["unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh", *others, "--"] if others else []
 
 
 def places_to_search(table: list[Mount]) -> list[str]:

@@ -30,10 +30,9 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks
 from ansible_collections.gpulab.node.plugins.module_utils.core import commands
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
 from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import parse
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, is_below
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import KERNELS_OWN, Mount, is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
-from ansible_collections.gpulab.node.plugins.module_utils.facts.filesystems import KERNELS_OWN
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader, server_of
 

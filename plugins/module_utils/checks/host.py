@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     skipped,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +131,10 @@ def disks(node: Node) -> Iterator[Result]:
         size, free = disk.get("size_mib", 0), disk.get("free_mib", 0)
         if disk.get("responsive") is False:
             found = True
-            yield fail(f"{disk['mount']} does not answer", "reboot", observed="no answer")
+            where, remedy = disk["mount"], "reboot"
+            if disk.get("type") not in LOCAL:
+                where, remedy = f"{where} ({disk.get('type')} of {disk.get('source')})", "check_storage"
+            yield fail(f"{where} does not answer", remedy, observed="no answer")
         elif disk.get("type") not in DISK_FILESYSTEMS or not size:
             continue
         elif disk.get("read_only") and disk["mount"] not in tiers:

@@ -31,6 +31,12 @@ LOCAL = frozenset(
         "zfs",
     }
 )
+# Types of file systems that the kernel makes up: they hold nobody's data, and always answer.
+KERNELS_OWN = frozenset({
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
+    "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "squashfs",
+    "sysfs", "tracefs",
+})  # fmt: skip
 WITHOUT_OWNERS = {"vfat", "exfat", "squashfs", "iso9660"}
 
 

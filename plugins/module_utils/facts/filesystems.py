@@ -11,7 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child, Emit
-from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount, holding, is_below, mounts
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import (
+    KERNELS_OWN,
+    Mount,
+    holding,
+    is_below,
+    mounts,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +26,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Filesystem
 
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
-KERNELS_OWN = frozenset({
-    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
-    "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "squashfs",
-    "sysfs", "tracefs",
-})  # fmt: skip
 BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/var/lib/containers", "/snap")
 MIB = 1 << 20
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import LATE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.storage import blank, devices, exports, plan, targets
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 from ansible_collections.gpulab.node.plugins.module_utils.storage.devices import OTHERS, STABLE, Devices
@@ -29,6 +30,7 @@ LVS = ["lvs", "--reportformat", "json", "--options", "vg_name,lv_name,lv_active"
 AT_ONCE = 16  # disks that are read at the same time
 UNITS = "/etc/systemd/system"
 CLIENTS = "/proc/fs/nfsd/clients"
+ANSWERS = 10.0  # seconds in which a file server has to answer
 SECONDS = "20"  # for one of these; a disk that does not answer is unknown
 
 
@@ -114,6 +116,13 @@ class Reader:
 
     def _users(self, place: str, known: Devices) -> list[str]:
         """Return what keeps a mount from being let go: what is mounted below it, and processes."""
+        at = devices.at(place, known.mounts)
+        if (
+            at
+            and at.type not in mount_table.LOCAL
+            and Child(lambda emit: emit(os.statvfs(place)), ANSWERS).wait() == LATE
+        ):
+            return [f"{at.source}, which does not answer: umount would wait for ever"]
         below = [f"the mount {mount.place}" for mount in known.mounts if mount.place.startswith(f"{place}/")]
         return [
             *below,

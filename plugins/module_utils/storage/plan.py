@@ -41,6 +41,7 @@ OWNER = "storage"
 FSTAB = "/etc/fstab"
 LOCAL_ALWAYS = ("nofail", "x-systemd.device-timeout=90s")
 NFS_ALWAYS = ("_netdev", "nofail", "x-systemd.mount-timeout=30s")
+DEADLINE = ("timeout", "--signal=KILL", "60")
 AUTOMOUNT = "x-systemd.automount"
 LIVE = frozenset({"ro", "noatime", "nodiratime", "relatime", "nosuid", "nodev", "noexec"})  # can be told of a mount
 PACKAGES = {
@@ -198,7 +199,13 @@ def _unmount(wanted: list[Tier], state: State) -> Iterator[Step]:
         users = state.users.get(entry.mount, [])
         if users:
             raise refuse("H161", mount=entry.mount, users=", ".join(users))
-        yield Step("unmount", f"unmount {entry.mount}; its data stays", ("umount", entry.mount), place=entry.mount)
+        argv = _in_time(entry, "umount", entry.mount)
+        yield Step("unmount", f"unmount {entry.mount}; its data stays", argv, place=entry.mount)
+
+
+def _in_time(line: Entry, *argv: str) -> tuple[str, ...]:
+    """Return a command with a deadline where it asks a server, which may be gone: mount and umount then never end."""
+    return (*DEADLINE, *argv) if line.type == "nfs" else argv
 
 
 def _is_nfs(place: str, state: State) -> bool:
@@ -223,7 +230,7 @@ def _mount(tier: Tier, target: Target, line: Entry, state: State) -> Iterator[St
     mount = storage_devices.at(tier.mount, state.known.mounts)
     if mount is None:
         yield from _directory(tier, state)
-        yield Step("mount", f"mount {line.source} at {tier.mount}", ("mount", tier.mount))
+        yield Step("mount", f"mount {line.source} at {tier.mount}", _in_time(line, "mount", tier.mount))
         return
     if _is_awaited(line, mount, state):
         return
@@ -232,7 +239,7 @@ def _mount(tier: Tier, target: Target, line: Entry, state: State) -> Iterator[St
         raise refuse("H159", mount=tier.mount, tier=tier.name, wrong=f"has {mount.source} mounted on it")
     differing = sorted(different_options(line.options, mount.options))
     if differing:
-        argv = ("mount", "-o", f"remount,{','.join(_plain(line.options))}", tier.mount)
+        argv = _in_time(line, "mount", "-o", f"remount,{','.join(_plain(line.options))}", tier.mount)
         yield Step("remount", f"remount {tier.mount} with {', '.join(differing)}", argv)
 
 

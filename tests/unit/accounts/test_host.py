@@ -1,6 +1,7 @@
 """What is read of a node's people, and what is done for them there."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,3 +128,21 @@ def mount(place, root="/", type_="ext4", device="8:1"):
 )
 def test_every_part_of_a_local_disk_is_searched(table, places):
     assert host.places_to_search(table) == places
+
+
+def test_a_search_knows_no_mount_of_another_machine():
+    table = [mount("/"), mount("/proc", type_="proc"), mount("/a b", type_="nfs4"), mount("/a b/c", type_="fuse.sshfs")]
+    assert host.without_others(table)[-3:] == ["/a b/c", "/a b", "--"]
+    assert host.without_others(table[:2]) == []
+
+
+@pytest.mark.parametrize(("program", "files"), [("echo 7", {7: 1}), ("echo 7; exit 1", {7: 1, 8: 1})])
+def test_a_search_that_fails_proves_nobody_gone(monkeypatch, tmp_path, program, files):
+    find = tmp_path / "find"
+    find.write_text(f"#!/bin/sh\n{program}\n")
+    find.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    node = host.Node(tmp_path)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    assert host._files_of(node, {7, 8}) == files  # noqa: SLF001

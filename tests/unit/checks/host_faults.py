@@ -200,6 +200,14 @@ HOST = [
     Fault("file system without inodes", "l40s", put("filesystems.0.free_inodes", 0), "disks", "free_space", "warn"),
     Fault("file system does not answer", "l40s", put("filesystems.0.responsive", value=False), "disks", "reboot"),
     Fault(
+        "file server does not answer",
+        "l40s",
+        put("filesystems.0", {**machines.FILESYSTEM, "type": "nfs4", "source": "nas:/home", "responsive": False}),
+        "disks",
+        "check_storage",
+        says="nfs4 of nas:/home",
+    ),
+    Fault(
         "clock not synchronised",
         "h200x8",
         put("system.clock_synchronized", value=False),

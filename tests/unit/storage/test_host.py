@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import Mount
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, host, plan, tiers
 
@@ -140,6 +142,14 @@ def test_lsblk_is_asked_for_its_tree(node):
     host.Reader(node, lambda argv: asked.append(argv) or answers(argv)).state(tiers.read([tier()]))
     (columns,) = [argv[-1].split(",") for argv in asked if "lsblk" in argv]
     assert "NAME" in columns
+
+
+def test_a_server_that_does_not_answer_holds_a_former_place(node, monkeypatch):
+    monkeypatch.setattr(host, "ANSWERS", 0.2)
+    monkeypatch.setattr(host.os, "statvfs", lambda _place: time.sleep(5))
+    known = devices.Devices({}, mounts=(Mount("/mnt/data", "nas:/data", "nfs4", "0:60"),))
+    (told,) = host.Reader(node, call)._users("/mnt/data", known)  # noqa: SLF001
+    assert told.startswith("nas:/data, which does not answer")
 
 
 def test_who_uses_a_former_place_is_told(node):

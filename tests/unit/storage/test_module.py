@@ -138,6 +138,13 @@ def test_a_command_that_fails_is_told(module, work):
     assert "mount /scratch: mount: what is this? dmesg may know" in caught.value.cause
 
 
+def test_a_command_that_its_deadline_ended_is_told(module, work):
+    module._answer = (-9, "", "")  # noqa: SLF001 - the test's own
+    with pytest.raises(Refusal) as caught:
+        work.carry_out(Step("mount", "mount it", (*plan.DEADLINE, "mount", "/shared")))
+    assert caught.value.cause.endswith("mount /shared: no answer in time.")
+
+
 def test_directories_that_were_made_go_when_their_tier_goes_and_others_stay(work, tmp_path):
     own = tmp_path / "mine"
     own.mkdir()

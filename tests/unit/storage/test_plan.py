@@ -646,6 +646,20 @@ def test_an_export_that_is_mounted_stays(export):
     text = written(machine.state(UNTOUCHED), nfs(nfs=export))
     machine.mount("0:60", "/shared", "server:/export", kind="nfs4")
     assert plan(machine.state(text), nfs(nfs=export)) == []
+
+
+def test_what_asks_a_file_server_has_a_deadline():
+    machine = nodes.Machine()
+    (mount,) = [step for step in plan(machine.state(UNTOUCHED), nfs()) if step.kind == "mount"]
+    text = written(machine.state(UNTOUCHED), nfs())
+    machine.mount("0:60", "/shared", "server:/export", kind="nfs4")
+    (remount,) = plan(machine.state(text), nfs(options=["ro"]))[1:]
+    (unmount,) = [step for step in plan(machine.state(text)) if step.kind == "unmount"]
+    assert [step.argv for step in (mount, unmount)] == [
+        (*storage.DEADLINE, "mount", "/shared"),
+        (*storage.DEADLINE, "umount", "/shared"),
+    ]
+    assert remount.argv[:4] == (*storage.DEADLINE, "mount")
     assert kinds(machine.state(text)) == ["unmount", "fstab"]
 
 

@@ -81,7 +81,7 @@ CODES = {
     ),
     "H161": (
         "{mount} is to be unmounted, but is in use by {users}",
-        "Wait for them to end, or stop them. Then run again. Nothing was changed.",
+        "Wait for them to end, or stop them; bring a file server back. Then run again. Nothing was changed.",
     ),
     "H162": (
         "the storage tiers could not be set up: {detail}",
