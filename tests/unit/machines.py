@@ -122,6 +122,7 @@ BARE: dict[str, Any] = {
         "holds_foreign": [],
         "runfile": None,
         "runfile_own": False,
+        "in_container": False,
         "library": None,
         "library_path": None,
         "module_on_disk": None,

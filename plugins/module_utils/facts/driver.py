@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
+from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import mounts
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts import libraries
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import Driver, DriverPackage
 
 PATTERNS = ("*nvidia*", "libcuda1*", "libcudadebugger1*", "cuda-drivers*", "libnvcuvid1*", "firmware-nvidia-gsp*")
+CONTAINER = "/run/nvidia"
 FORMER = "nvidia-driver"  # the name under which the role nvidia_driver keeps what it replaces
 VERSIONLOCK = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 DISPLAY_LIBRARIES = ("libGLX_nvidia.so.0", "libEGL_nvidia.so.0")
@@ -85,12 +87,22 @@ class DriverQuery:
             "holds_foreign": self._foreign(holds),
             "runfile": self._runfile(),
             "runfile_own": self._node.exists(str(runfile.ROOT / runfile.RECORD)),
+            "in_container": self._in_container(),
             "library": libraries.driver_version(self._node.resolve(library)) if library else None,
             "library_path": library,
             "module_on_disk": module_on_disk,
             "display": self._display(),
             "former": self._former(),
         }
+
+    def _in_container(self) -> bool:
+        """Tell whether a driver container of the GPU Operator holds the driver: its root is mounted, and it runs.
+
+        See https://github.com/NVIDIA/k8s-driver-manager, which looks for the same. /run is root's.
+        """
+        pid = self._node.text(f"{CONTAINER}/nvidia-driver.pid")
+        mounted = any(mount.place == f"{CONTAINER}/driver" for mount in mounts(self._node.text("/proc/self/mountinfo")))
+        return mounted and pid.isdigit() and self._node.exists(f"/proc/{pid}")
 
     def _display(self) -> dict[str, str | None]:
         """Return the versions of what draws a display, by file, as far as it is there; None for one without a version.

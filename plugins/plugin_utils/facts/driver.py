@@ -94,13 +94,17 @@ class ModuleOptions(TypedDict):
 
 
 class Driver(TypedDict):
-    """The NVIDIA driver on disk; display has the versions of what draws a display, by file."""
+    """The NVIDIA driver on disk; display has the versions of what draws a display, by file.
+
+    in_container: whether a container of the GPU Operator has loaded the driver.
+    """
 
     packages: list[DriverPackage]
     holds: list[str]
     holds_foreign: list[str]
     runfile: str | None
     runfile_own: bool
+    in_container: bool
     library: str | None
     library_path: str | None
     module_on_disk: str | None

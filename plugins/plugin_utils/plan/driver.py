@@ -41,6 +41,8 @@ def plan(case: Case) -> Driver:
 
 
 def _present(case: Case) -> Driver:
+    if case.facts["driver"].get("in_container"):
+        raise refuse("P086")
     flavours = _carried_on(case, allowed_by_gpus(case))
     origin, why_source = source.choose(case)
     branch, why_branch = choose_branch(case, origin, flavours)

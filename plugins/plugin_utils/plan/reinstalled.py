@@ -28,6 +28,7 @@ _FRESH: dict[str, dict[str, Any]] = {
         "holds_foreign": [],
         "runfile": None,
         "runfile_own": False,
+        "in_container": False,
         "library": None,
         "library_path": None,
         "module_on_disk": None,

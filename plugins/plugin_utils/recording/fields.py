@@ -138,7 +138,17 @@ KERNEL = {
 MODULE = {"loaded": flag, "version": VERSION}
 DRIVER = {
     **dict.fromkeys(("library", "module_on_disk"), VERSION),
-    **_left_out("packages", "holds", "holds_foreign", "runfile", "runfile_own", "library_path", "display", "former"),
+    **_left_out(
+        "packages",
+        "holds",
+        "holds_foreign",
+        "runfile",
+        "runfile_own",
+        "in_container",
+        "library_path",
+        "display",
+        "former",
+    ),
 }
 ECC_ERRORS = _numbers("corrected", "uncorrected", "dram_uncorrected", "sram_uncorrected")
 MIG_INSTANCE = {

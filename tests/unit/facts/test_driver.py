@@ -110,6 +110,7 @@ def test_node_without_driver(tree):
         "holds_foreign": [],
         "runfile": None,
         "runfile_own": False,
+        "in_container": False,
         "library": None,
         "library_path": None,
         "module_on_disk": None,
@@ -175,6 +176,28 @@ def test_a_runfile_is_known_by_the_record_that_its_uninstaller_goes_by(tree):
         runfile.BACKUP, "1.0-58017804 (580.178.04)\nNVIDIA Accelerated Graphics Driver\n1: /usr/bin/x (595.91.07)\n"
     )
     assert facts(tree, None)["runfile"] == "580.178.04"
+
+
+MOUNTED = "24 1 0:30 / /run/nvidia/driver rw - overlay overlay rw\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (
+            {"/proc/self/mountinfo": MOUNTED, "/run/nvidia/nvidia-driver.pid": "4711\n", "/proc/4711/comm": "nvidia"},
+            True,
+        ),
+        ({"/proc/self/mountinfo": MOUNTED, "/run/nvidia/nvidia-driver.pid": "4711\n"}, False),
+        ({"/run/nvidia/nvidia-driver.pid": "4711\n", "/proc/4711/comm": "nvidia"}, False),
+        ({"/proc/self/mountinfo": MOUNTED}, False),
+    ],
+    ids=["runs", "has ended", "not mounted", "the host's own driver, shown to containers"],
+)
+def test_a_driver_container_is_known_while_it_runs(tree, files, found):
+    for path, text in files.items():
+        tree.file(path, text)
+    assert facts(tree, None)["in_container"] is found
 
 
 def test_a_runfile_is_known_to_be_gpulabs(tree):

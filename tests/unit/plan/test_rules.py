@@ -2073,6 +2073,12 @@ REFUSALS = {
         "P085",
         "apt-mark unhold",
     ),
+    "a driver of the GPU Operator": (
+        machines.changed(facts(), {"driver": {"in_container": True}}),
+        {},
+        "P086",
+        "driver.enabled=false",
+    ),
     "packages on a run file": (RUNFILE, {}, "P020", "To keep that driver, set nvidia_driver_source: runfile"),
     "cu122": (facts(), environment("pytorch", "2.9", index="cu122"), "P021", "cu126"),
     "tensorflow-gpu": (facts(), environment("jax", "0.9", packages=["tensorflow-gpu==2.14.0"]), "P021", "tensorflow"),

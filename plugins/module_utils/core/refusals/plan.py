@@ -258,6 +258,14 @@ CODES = {
             " Nothing was changed."
         ),
     ),
+    "P086": (
+        "a container of NVIDIA's GPU Operator has loaded the driver of this node (/run/nvidia/driver)",
+        (
+            "Set driver.enabled=false in the operator's ClusterPolicy, wait until the pod of the driver has ended here,"
+            " reboot the idle node, and run again. Or leave the driver to the operator, and remove the node from the"
+            " group gpu-nodes. Nothing was changed."
+        ),
+    ),
     # P090 to P099: versions newer than the catalog, and settings that the node's hardware does not have
     "P090": (
         "driver branch {branch} is newer than the catalog, which ends at {newest}",
