@@ -26,7 +26,7 @@ echo 'obj-m := probe.o' > Makefile
 printf '#include <linux/module.h>\\nMODULE_LICENSE("GPL");\\n' > probe.c
 printf '%s\\n' PACKAGE_NAME=probe PACKAGE_VERSION=1 BUILT_MODULE_NAME=probe DEST_MODULE_LOCATION=/updates \\
     AUTOINSTALL=yes > dkms.conf
-echo BUILD_EXCLUSIVE_KERNEL=none > /etc/dkms/nvidia-current.conf
+for driver in $(dkms status | sed -n 's/^\\(nvidia[^,]*\\),.*/\\1/p' | sort -u); do dkms remove $driver --all; done
 dkms install probe/1
 modprobe probe
 """
