@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
@@ -197,6 +199,31 @@ class Bmc(ABC):
         """Return what a BMC said without the password, should it repeat it."""
         password = self._address.password
         return text.replace(password, HIDDEN) if password else text
+
+
+@contextlib.contextmanager
+def cut_after(seconds: float, cut: Callable[[], object]) -> Iterator[threading.Event]:
+    """Call cut where what is done meanwhile takes longer; the event that is yielded tells whether it was called."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        cut()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+
+
+def refuse_long(data: bytes) -> None:
+    """Raise PartError for an answer of more than MOST_BYTES."""
+    if len(data) > MOST_BYTES:
+        message = f"it has more than {MOST_BYTES >> 20} MiB"
+        raise PartError(message)
 
 
 def said(text: str | None) -> str:

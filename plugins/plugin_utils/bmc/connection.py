@@ -17,7 +17,6 @@ import json
 import re
 import socket
 import ssl
-import threading
 import time
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -34,6 +33,8 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
     Bmc,
     Limits,
     PartError,
+    cut_after,
+    refuse_long,
 )
 
 if TYPE_CHECKING:
@@ -231,8 +232,7 @@ class Connection(Bmc):
             raise self.refusal("F100", detail=self._cleaned(detail)) from error
         if len(data) > MOST_BYTES:
             self._drop()
-            message = f"it has more than {MOST_BYTES >> 20} MiB"
-            raise PartError(message)
+            refuse_long(data)
         return answer.status, found, data
 
     @contextlib.contextmanager
@@ -241,21 +241,17 @@ class Connection(Bmc):
         if self._http is None:
             pinned = re.sub(r"[^0-9a-f]", "", self._address.fingerprint.lower())
             self._http = _Pinned(self._address.place(_PORT), pinned, self._limits.request)
-        http, late = self._http, threading.Event()
+        http = self._http
 
         def cut() -> None:
-            late.set()
             if http.sock:
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(http.sock, socket.SHUT_RDWR)
 
-        timer = threading.Timer(self._limits.request, cut)
-        timer.daemon = True
-        timer.start()
         try:
-            yield http
+            with cut_after(self._limits.request, cut) as late:
+                yield http
         finally:
-            timer.cancel()
             if late.is_set():
                 message = f"no whole answer within {self._limits.request:.0f} s"
                 raise TimeoutError(message)

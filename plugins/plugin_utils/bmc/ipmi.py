@@ -18,11 +18,11 @@ import re
 import shutil
 import struct
 import subprocess
-import threading
 import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
 from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
     ALWAYS,
     DISABLED,
@@ -42,7 +42,9 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.bmc.base import (
     NotRead,
     PartError,
     Reading,
+    cut_after,
     note,
+    refuse_long,
     said,
 )
 
@@ -258,38 +260,29 @@ class Ipmi(Bmc):
         argv += ["-v"] if level == OPERATOR else []  # without it, it does not say why a right is not given
         argv += words
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC0"}
-        late = threading.Event()
         try:
-            with subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                pass_fds=(given,),
-            ) as running:
-
-                def end() -> None:
-                    late.set()
-                    running.kill()
-
-                timer = threading.Timer(min(left, self._limits.request), end)
-                timer.daemon = True
-                timer.start()
+            with (
+                subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    pass_fds=(given,),
+                ) as running,
+                cut_after(min(left, self._limits.request), running.kill) as late,
+            ):
                 try:
                     data = running.stdout.read(MOST_BYTES + 1) if running.stdout else b""
                     if len(data) > MOST_BYTES:
                         running.kill()
                 finally:
                     running.wait()
-                    timer.cancel()
         finally:
             os.close(given)
         if late.is_set():
             raise self.refusal("F100", detail=f"no whole answer within {self._limits.request:.0f} s")
-        if len(data) > MOST_BYTES:
-            message = f"it has more than {MOST_BYTES >> 20} MiB"
-            raise PartError(message)
+        refuse_long(data)
         return running.returncode, self._cleaned(data.decode("utf-8", "replace"))
 
 
@@ -330,17 +323,14 @@ def event(line: str) -> Event | None:
 def _created(date: str, clock: str) -> str:
     """Return the BMC's time in ISO 8601; where it has counted from its own start, that many seconds after 1970."""
     if date == "Pre-Init" and clock.isdigit():
-        return _iso(datetime.fromtimestamp(int(clock), timezone.utc))
+        return datetime.fromtimestamp(int(clock), timezone.utc).strftime(TIME)
     for form in ("%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S"):
         try:
-            return _iso(datetime.strptime(f"{date} {clock.removesuffix(' UTC')}", form).replace(tzinfo=timezone.utc))
+            at = datetime.strptime(f"{date} {clock.removesuffix(' UTC')}", form).replace(tzinfo=timezone.utc)
+            return at.strftime(TIME)
         except ValueError:  # noqa: PERF203 - ipmitool 1.8.18 writes a year of four digits
             continue
     return ""
-
-
-def _iso(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _severity(words: list[str]) -> str:
