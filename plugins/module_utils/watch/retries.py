@@ -149,7 +149,7 @@ def carry_out(retry: Retry, ask: Ask) -> str:
     job = look(retry.job, ask)
     if job is None:
         return ""  # the next look asks again, for as long as it may
-    if job is not None and job.key == retry.key and job.state in CRASHED:
+    if job.key == retry.key and job.state in CRASHED:
         done = ask(queue.requeue(retry.name))
         if done is None:
             return ""
