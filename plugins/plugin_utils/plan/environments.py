@@ -124,7 +124,7 @@ def _warn(case: Case, name: str, release: dict[str, Any], build: dict[str, Any])
                 f"{name}: the wheels of {framework} {release['version']} serve some {gpu.architecture} GPUs and not"
                 f" others; which of them {gpu.name} is, the environment's first computation tells."
             )
-    if not _is_seen(case, build):
+    if not framework_builds.is_seen(case, build):
         case.warnings.append(f"{name}: the wheels of {framework} are confirmed for x86_64 only.")
 
 
@@ -286,13 +286,13 @@ def _build(case: Case, driver: Driver, name: str, release: dict[str, Any] | None
         return {"cuda": conda.newest_cuda(case, driver), "index": None}
     label = f"{release['framework']} {release['version']}"
     builds = _builds_of(name, label, release, index)
-    obstacles = {build["cuda"]: framework_builds.obstacle(case, driver, build) for build in builds}
+    obstacles = {build["cuda"]: framework_builds.obstacle(case, driver, build, index) for build in builds}
     fitting = [build for build in builds if obstacles[build["cuda"]] is None]
     if not fitting:
         why = "; ".join(f"CUDA {cuda}: {obstacle}" for cuda, obstacle in obstacles.items())
         raise refuse("P035", name=name, release=label, why=why, right=_alternative(case, driver, release["framework"]))
     level = case.catalog.branches[driver["branch"]]["cuda"]
-    seen = [build for build in fitting if _is_seen(case, build)] or fitting
+    seen = [build for build in fitting if framework_builds.is_seen(case, build)] or fitting
     in_full = [build for build in seen if same_or_newer(level, build["cuda"])]
     return max(in_full or seen, key=lambda build: version_key(build["cuda"]))
 
@@ -304,11 +304,6 @@ def _builds_of(name: str, label: str, release: dict[str, Any], index: str | None
         right = ", ".join(one for build in release["builds"] for one in framework_builds.indexes(build)) or "none"
         raise refuse("P034", name=name, release=label, index=index, right=right)
     return builds
-
-
-def _is_seen(case: Case, build: dict[str, Any]) -> bool:
-    """Tell whether a build was seen for the node's architecture, and not for x86_64 alone."""
-    return case.architecture == "x86_64" or bool(build.get(case.architecture))
 
 
 def _alternative(case: Case, driver: Driver, framework: str) -> str:

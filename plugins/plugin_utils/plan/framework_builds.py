@@ -23,8 +23,13 @@ def indexes(build: dict[str, Any]) -> list[str]:
     return [*([build["index"]] if build["index"] else []), *([PYPI] if build.get("pypi") else [])]
 
 
-def obstacle(case: Case, driver: Driver, build: dict[str, Any]) -> str | None:
-    """Return why a build does not run on the node; None where it does."""
+def obstacle(case: Case, driver: Driver, build: dict[str, Any], index: str | None = None) -> str | None:
+    """Return why a build does not run on the node; None where it does.
+
+    index is the one that it has to come from, None for its own.
+    """
+    if build.get(case.architecture) is False or (index == PYPI and not is_seen(case, build)):
+        return f"its wheel for {case.architecture} has no CUDA"
     floor = case.catalog.min_drivers[build["cuda"].partition(".")[0]]
     if not same_or_newer(driver["newest_known"], floor):
         return f"needs driver {floor}"
@@ -32,6 +37,11 @@ def obstacle(case: Case, driver: Driver, build: dict[str, Any]) -> str | None:
         if not _covers(build, gpu):
             return f"has no kernels for {gpu.name}"
     return None
+
+
+def is_seen(case: Case, build: dict[str, Any]) -> bool:
+    """Tell whether a build was seen for the node's architecture, and not for x86_64 alone."""
+    return case.architecture == "x86_64" or bool(build.get(case.architecture))
 
 
 def _covers(build: dict[str, Any], gpu: GpuKind) -> bool:

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import board_list
 
 KNOWN = catalog.load()
-L40, A5000, PRO_5000, GB10, H800, A16, A10G, H20_3E = (
-    f"10de:{device}" for device in ("26b5", "2231", "2bb3", "2e12", "2324", "25b6", "2237", "232c")
+L40, A5000, PRO_5000, GB10, GB200, GH200, H800, A16, A10G, H20_3E = (
+    f"10de:{device}" for device in ("26b5", "2231", "2bb3", "2e12", "2941", "2342", "2324", "25b6", "2237", "232c")
 )
 
 
@@ -77,18 +77,78 @@ def test_pytorch_on_aarch64_is_confirmed_where_the_wheels_of_pypi_are_built_for_
 
 
 def test_a_framework_whose_wheels_of_aarch64_nobody_saw_is_still_said():
-    node = facts("ubuntu-24.04", ["10de:2342"], architecture="aarch64")
-    made = plan(node, gpulab_environments=[{"name": "lab", "tensorflow": "2.20"}])
+    node = facts("ubuntu-24.04", [GH200], architecture="aarch64")
+    made = plan(node, gpulab_environments=[{"name": "lab", "pytorch": "2.9"}])
     assert any("x86_64 only" in line for line in made["warnings"])
 
 
-def test_no_remedy_names_a_source_whose_driver_does_not_know_the_gpu():
-    """NVIDIA has no repository of Debian 13 for aarch64, and Debian's own driver is older than GB10."""
+@pytest.mark.parametrize(
+    "wish", [{"tensorflow": "2.21"}, {"tensorflow": "2.14"}, {"pytorch": "2.10", "index": "pypi"}], ids=str
+)
+def test_wheels_of_aarch64_without_cuda_are_refused_and_those_without_a_gpu_are_not(wish):
+    node = facts("ubuntu-24.04", [GH200], architecture="aarch64")
     with pytest.raises(Refusal) as refused:
-        plan(facts("debian-13", [GB10], architecture="aarch64"))
-    assert refused.value.code == "P009"
-    assert "distribution" not in refused.value.remedy
-    assert "nvidia_driver_source: runfile" in refused.value.remedy
+        plan(node, gpulab_environments=[{"name": "lab", **wish}])
+    assert refused.value.code == "P035"
+    assert "its wheel for aarch64 has no CUDA" in refused.value.cause
+    assert plan(facts("ubuntu-24.04"), gpulab_environments=[{"name": "lab", **wish}])["environments"][0]["cuda"]
+    alone = plan(node, gpulab_environments=[{"name": "lab", **wish, "index": "cpu"}])
+    assert alone["environments"][0]["cuda"] is None
+
+
+@pytest.mark.parametrize(("system", "has"), [("debian-12", "535"), ("debian-13", "550")])
+@pytest.mark.parametrize(("device", "needs"), [(GB10, "580"), (GB200, "570")])
+def test_blackwell_gets_nvidias_driver_on_debian_whose_own_is_too_old(system, has, device, needs):
+    node = facts(system, [device], architecture="aarch64")
+    driver = plan(node)["driver"]
+    assert (driver["source"], driver["branch"], driver["kernel_modules"]) == ("nvidia", "595", "open")
+    assert driver["repository"]["url"].endswith(f"/{system.replace('-', '')}/sbsa/")
+    with pytest.raises(Refusal) as refused:
+        plan(node, nvidia_driver_source="distribution", gpulab_allow_branches=[has])
+    assert refused.value.code == "P014"
+    assert f"which needs {needs} or newer" in refused.value.cause
+    assert "nvidia_driver_source: nvidia" in refused.value.remedy
+
+
+SPARK = [  # what DGX OS 7 brings: the desktops' packages of Ubuntu, with modules that Canonical signed
+    *(f"libnvidia-{one}-580" for one in ("cfg1", "common", "compute", "decode", "encode", "extra", "fbc1", "gl")),
+    *("nvidia-compute-utils-580", "nvidia-driver-580-open", "nvidia-kernel-common-580"),
+    *("nvidia-kernel-source-580-open", "nvidia-utils-580", "xserver-xorg-video-nvidia-580"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version", "of_modules"),
+    [
+        ("6.11.0-1016-nvidia", "580.95.05", "6.11.0-1016.16+1000"),
+        ("6.17.0-1021-nvidia", "580.159.03", "6.17.0-1021.21"),
+        ("7.0.0-1019-nvidia", "580.178.04", "7.0.0-1019.19~24.04.2"),
+    ],
+)
+def test_the_driver_that_comes_with_dgx_os_stays_on_a_spark(kernel, version, of_modules):
+    node = facts("ubuntu-24.04", [GB10], architecture="aarch64", running=kernel)
+    modules = ("linux-modules-nvidia-580-open-nvidia-hwe-24.04", f"linux-modules-nvidia-580-open-{kernel}")
+    versions = dict.fromkeys([*SPARK, f"nvidia-firmware-580-{version}"], f"{version}-0ubuntu0.24.04.1")
+    versions |= dict.fromkeys(modules, of_modules)
+    node["driver"].update(
+        packages=[{"name": name, "version": one, "source": "distribution"} for name, one in versions.items()],
+        library=version,
+        module_on_disk=version,
+    )
+    node["kernels"][0].update(nvidia_module_flavour="open", next_boot=True)
+    driver = plan(node)["driver"]
+    assert (driver["source"], driver["branch"], driver["version"]) == ("distribution", "580", None)
+    assert (driver["change"], driver["upgrade"]) == (None, False)
+    assert driver["conflicting_packages"] == driver["remove_packages"] == driver["build_packages"] == []
+    assert "linux-modules-nvidia-580-open-nvidia-hwe-24.04" in driver["packages"]
+    assert "The node has the desktop driver of Ubuntu 24.04, which stays." in driver["because"]
+
+
+@pytest.mark.parametrize("kernel", ["5.15.148-tegra", "6.8.12-tegra"])
+def test_orin_and_thor_are_refused_by_their_kernel(kernel):
+    with pytest.raises(Refusal) as refused:
+        plan(facts("ubuntu-24.04", [], architecture="aarch64", running=kernel))
+    assert refused.value.code == "H084"
 
 
 @pytest.mark.parametrize(("days", "said"), [(90, False), (91, True)])

@@ -39,8 +39,6 @@ def outcome(node, requested):
 def expected_refusal(gpu, platform):
     if gpu["architecture"] == "Kepler":
         return "P014"  # its last branch is 470, which no source has
-    if platform == "debian-13" and gpu["form"] == "superchip":
-        return "P009"  # NVIDIA has no sbsa repository for it
     if platform in {"debian-13", "ubuntu-26.04"} and gpu["architecture"] in PRE_TURING:
         return "P014"  # NVIDIA's repositories for these start above 580
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -69,9 +70,9 @@ def plan(node, today=TODAY, **given):
     return found
 
 
-def refusal(node, **given):
+def refusal(node, known=None, **given):
     with pytest.raises(Refusal) as refused:
-        plan(node, **given)
+        resolve(node, options.complete(given), known or catalog.load(), TODAY)
     return refused.value
 
 
@@ -905,7 +906,6 @@ NOT_TO_INSTALL = {
         facts(),
         {"nccl_tests_url": "https://mirror.example/nccl-tests.tar.gz", "nccl_tests_sha256": "0" * 64},
     ),
-    "aarch64 without NVIDIA's repository": (facts("debian-13", [GH200], architecture="aarch64"), {}),
     "NVSwitches and Debian's driver": (
         {**facts(), "pci": {**facts()["pci"], "nvswitches": [{"address": "0000:aa:00.0", "device": "10de:1af1"}]}},
         ALLOWED,
@@ -2039,12 +2039,6 @@ REFUSALS = {
         "P016",
         "Stay on the 6.12 kernel of Debian 13, or use NVIDIA's driver: nvidia_driver_source: nvidia.",
     ),
-    "debian 13's own on 7.2 of a machine that nvidia has no packages for": (
-        facts("debian-13", architecture="aarch64", running="7.2.12+deb13-arm64"),
-        ALLOWED,
-        "P016",
-        "Remedy: Stay on the 6.12 kernel of Debian 13.",
-    ),
     "realtime kernel": (facts(running="6.1.0-50-rt-amd64"), {}, "P016", "realtime"),
     "old 580 on 7.2": (
         facts(running="7.2.1-mine"),
@@ -2114,12 +2108,6 @@ REFUSALS = {
     "apt-key": (facts(), {"container_toolkit_engines": ["apt-key add -"]}, "P021", "Signed-By"),
     "nvidia-docker": (facts(), {"container_toolkit_engines": ["nvidia-docker2"]}, "P021", "container_toolkit_engines"),
     "package cuda": (facts(), {"cuda_toolkits": ["cuda"]}, "P021", "cuda-toolkit-12-9"),
-    "a library's CUDA that no repository carries": (
-        facts("debian-13", [GH200], architecture="aarch64"),
-        {**ALLOWED, "cuda_toolkits": ["12.9"], "cudnn_version": "9.5.1"},
-        "P025",
-        "cuda_toolkits: [], cudnn_version: null",
-    ),
     "unknown CUDA": (facts(), {"cuda_toolkits": ["12.7"]}, "P022", "12.7"),
     "CUDA 13 below 580": (facts(), {**ALLOWED, "cuda_toolkits": ["13.0"]}, "P023", "580.65.06"),
     "cuda-compat on a board for games": (
@@ -2302,15 +2290,6 @@ REFUSALS = {
         "Run nvidia-uninstall on the node, and set nvidia_driver_source: nvidia",
     ),
     "Docker of a snap": (SNAP_DOCKER, {"container_toolkit_engines": ["docker"]}, "P127", "snap remove docker"),
-    "NVSwitch where NVIDIA's repository serves no such node": (
-        {
-            **facts("debian-13", [GH200], architecture="aarch64"),
-            "pci": {**facts("debian-13", [GH200], architecture="aarch64")["pci"], **SWITCHES},
-        },
-        ALLOWED,
-        "P031",
-        "Move the GPUs to a node",
-    ),
     "NVSwitch with a branch that NVIDIA's source lacks": (
         SWITCHED,
         {"nvidia_driver_branch": "535", **ALLOWED},
@@ -2416,6 +2395,48 @@ REFUSALS = {
 @pytest.mark.parametrize(("node", "given", "code", "named"), REFUSALS.values(), ids=REFUSALS)
 def test_refusal(node, given, code, named):
     refused = refusal(node, **given)
+    assert refused.code == code
+    assert named in str(refused)
+
+
+NOT_SERVED = {
+    "without a wish": (
+        facts("debian-13", [GH200], architecture="aarch64"),
+        {},
+        "P009",
+        "nvidia_driver_source: runfile",
+    ),
+    "debian 13's own on 7.2": (
+        facts("debian-13", architecture="aarch64", running="7.2.12+deb13-arm64"),
+        ALLOWED,
+        "P016",
+        "Remedy: Stay on the 6.12 kernel of Debian 13.",
+    ),
+    "a library's CUDA": (
+        facts("debian-13", [GH200], architecture="aarch64"),
+        {**ALLOWED, "cuda_toolkits": ["12.9"], "cudnn_version": "9.5.1"},
+        "P025",
+        "cuda_toolkits: [], cudnn_version: null",
+    ),
+    "NVSwitches": (
+        {
+            **facts("debian-13", [GH200], architecture="aarch64"),
+            "pci": {**facts("debian-13", [GH200], architecture="aarch64")["pci"], **SWITCHES},
+        },
+        ALLOWED,
+        "P031",
+        "Move the GPUs to a node",
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "given", "code", "named"), NOT_SERVED.values(), ids=NOT_SERVED)
+def test_what_no_repository_of_nvidia_serves_is_refused_with_a_way_that_is_there(node, given, code, named):
+    known = copy.copy(catalog.load())
+    of_nvidia = known.repositories["nvidia-cuda-debian13"]
+    others = {**known.repositories, of_nvidia["id"]: {**of_nvidia, "architectures": {"x86_64": "x86_64"}}}
+    vars(known)["repositories"] = others  # in place of the cached property
+    refused = refusal(node, known, **given)
     assert refused.code == code
     assert named in str(refused)
 

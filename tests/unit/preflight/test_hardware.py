@@ -37,6 +37,12 @@ def test_gpu_memory_is_nvmls_before_the_catalogs():
     assert found(answering(node(), total=8 * GIB)) == [("warn", "H070")]
 
 
+def test_memory_that_the_processor_shares_with_its_gpu_is_compared_with_nothing():
+    """NVML of a DGX Spark does not say how much memory its GPU has: it is the machine's."""
+    spark = node(gpu={"device": "10de:2e12"}, memory_mib=119 * GIB)
+    assert found(answering(spark)) == []
+
+
 def test_alike_gpus_are_told_of_once():
     (text,) = told(answering(node(), total=8 * GIB))
     assert text.startswith(
