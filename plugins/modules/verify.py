@@ -43,6 +43,7 @@ options:
       - pcie
       - links
       - infiniband
+      - roce
       - nccl
       - group
       - host

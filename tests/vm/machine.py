@@ -19,18 +19,19 @@ class Machine:
 
     ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys. disks are
     the files of more disks by their serial numbers, and these it writes to. firmware is QEMU's arguments for another
-    firmware than its BIOS.
+    firmware than its BIOS; wire, which may be set until the start, those for one more network.
     """
 
     def __init__(self, disk, directory, ssh_options, disks, firmware=()):
         """Nothing is started yet."""
         self._disk = disk
         self._firmware = firmware
+        self.wire = ()
         self._disks = disks
         self._overlay = directory / "overlay.qcow2"
         self._console = directory / "console.log"
         self._read = 0
-        self._port = _free_port()
+        self._port = free_port()
         self._process = None
         self.ssh_config = directory / "ssh_config"
         address = ["HostName 127.0.0.1", f"Port {self._port}", "StrictHostKeyChecking yes", "BatchMode yes"]
@@ -49,6 +50,7 @@ class Machine:
                 *(word for serial, path in self._disks.items() for word in _drive(serial, path, "raw")),
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
                 *("-device", "virtio-net-pci,netdev=net,romfile="),
+                *self.wire,
             ],
             stdin=subprocess.PIPE,
             stdout=self._console.open("wb"),
@@ -135,7 +137,20 @@ def _drive(serial, path, image_format):
     )
 
 
-def _free_port():
+def wires(port):
+    """Return the ends of a wire between two machines, which is a TCP connection to a port of this one.
+
+    The machine of the first end has to be there before the other. QEMU's user network lets nobody in.
+    """
+    ends = (f"listen=127.0.0.1:{port}", f"connect=127.0.0.1:{port}")
+    return [
+        ("-netdev", f"socket,id=wire,{end}", "-device", f"virtio-net-pci,netdev=wire,romfile=,mac=52:54:00:99:00:0{nr}")
+        for nr, end in enumerate(ends, 1)
+    ]
+
+
+def free_port():
+    """Return a port of this machine that nobody listens at."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import NO_FABRIC, active_ports
+from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import NO_FABRIC, fabric_name, fabric_ports
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, inapplicable, info, ok, warn
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ LEAST_FILES = 65536
 
 @check(
     "memlock",
-    proves="programs can lock the memory that InfiniBand transfers need",
+    proves="programs can lock the memory that InfiniBand and RoCE transfers need",
     source=NCCL_TROUBLES,
     on_host=True,
 )
 def memlock(node: Node) -> Iterator[Result]:
     """Look at users' sessions and at services, where there is a fabric."""
-    if not active_ports(node):
+    fabric = fabric_ports(node)
+    if not fabric:
         yield inapplicable(NO_FABRIC)
         return
     found = False
@@ -43,7 +44,7 @@ def memlock(node: Node) -> Iterator[Result]:
         if granted != UNLIMITED and granted < LEAST_MEMLOCK_MIB * MIB:
             found = True
             yield warn(
-                f"{place} can lock only {granted // MIB} MiB of memory: InfiniBand transfers fail",
+                f"{place} can lock only {granted // MIB} MiB of memory: {fabric_name(fabric)} transfers fail",
                 "configure",
                 observed=granted // MIB,
                 expected=UNLIMITED,

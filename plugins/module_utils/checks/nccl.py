@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
+from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import fabric_name, fabric_ports, has_peers
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, warn
 from ansible_collections.gpulab.node.plugins.module_utils.facts import nccl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
@@ -26,6 +26,7 @@ FILES = {
     "NCCL_TUNER_PLUGIN": "NCCL tunes itself",
     "NCCL_PROFILER_PLUGIN": "NCCL records nothing",
 }
+NETWORK = "NCCL_NET"
 SOCKETS, ADAPTERS = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"), ("NCCL_IB_HCA",)
 
 
@@ -34,14 +35,14 @@ def nccl_interfaces(node: Node) -> Iterator[Result]:
     """Match each pattern with the names that are there, of which one must be up; what is excluded need not be."""
     interfaces = {interface["name"]: interface for interface in node.facts["network"]}
     chosen = [setting for setting in node.facts["nccl"] if setting["name"] in SOCKETS + ADAPTERS]
-    peers = any(not host.get("own") for host in node.facts.get("group.hosts", []))
+    peers = has_peers(node)
     found = False
     for setting in chosen:
         name, value, adapters = setting["name"], setting["value"], setting["name"] in ADAPTERS
         present = [port["device"] for port in node.facts["infiniband"]] if adapters else [LOOPBACK, *interfaces]
         vain = unmatched(value, present)
         seen = {"observed": f"{name}={value}", "expected": ", ".join(sorted(set(present))), "reason": _place(setting)}
-        if vain and not adapters and len(vain) == len(_patterns(value)):
+        if vain and not adapters and len(vain) == len(nccl.patterns(value)):
             found = True
             yield fail(f"{name}={value} matches no interface of this node, so NCCL does not start", "configure", **seen)
         elif not adapters and (gone := _gone(value, interfaces)):
@@ -71,7 +72,9 @@ def _place(setting: Facts) -> str:
 def leaves_loopback(value: str) -> bool:
     """Tell whether a list that excludes interfaces does not exclude the loopback. Without a list, NCCL excludes it."""
     excluded = value[1:]
-    return value.startswith("^") and not any(_matching(excluded, name, [LOOPBACK]) for name in _patterns(excluded))
+    return value.startswith("^") and not any(
+        nccl.matching(excluded, name, [LOOPBACK]) for name in nccl.patterns(excluded)
+    )
 
 
 def unmatched(value: str, present: list[str]) -> list[str]:
@@ -81,31 +84,21 @@ def unmatched(value: str, present: list[str]) -> list[str]:
     """
     if value.startswith("^"):
         return []
-    return [pattern for pattern in _patterns(value) if not _matching(value, pattern, present)]
-
-
-def _matching(value: str, pattern: str, present: Iterable[str]) -> list[str]:
-    exact = value.startswith("=")
-    return [name for name in present if (name == pattern if exact else name.startswith(pattern))]
+    return [pattern for pattern in nccl.patterns(value) if not nccl.matching(value, pattern, present)]
 
 
 def _gone(value: str, interfaces: dict[str, Facts]) -> list[str]:
     """Return the interfaces that are named, where none of them is up or has an address."""
     if value.startswith("^"):
         return []
-    patterns = _patterns(value)
-    named = {name for pattern in patterns for name in _matching(value, pattern, [LOOPBACK, *interfaces])}
+    patterns = nccl.patterns(value)
+    named = {name for pattern in patterns for name in nccl.matching(value, pattern, [LOOPBACK, *interfaces])}
     gone = sorted(name for name in named & {*interfaces} if _is_gone(interfaces[name]))
     return gone if len(gone) == len(named) else []
 
 
 def _is_gone(interface: Facts) -> bool:
     return not interface.get("up", True) and not interface.get("ipv4")
-
-
-def _patterns(value: str) -> list[str]:
-    """Return the names in a list as =mlx5_0:1,mlx5_1, without their ports."""
-    return [name for name in (part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")) if name]
 
 
 @check(
@@ -158,16 +151,18 @@ def _of_another_machine(node: Node, name: str, file: dict[str, list[Any]]) -> st
 @check("nccl-transports", proves="no setting keeps NCCL from using this node's paths between GPUs", source=NCCL_GUIDE)
 def nccl_transports(node: Node) -> Iterator[Result]:
     """Find what was left behind after a search for errors."""
+    fabric = fabric_ports(node)
     peers = [pair for pair in node.facts.get("nvml.peers", []) if "ok" in (pair.get("read"), pair.get("nvlink"))]
     has = {
         "NCCL_P2P_DISABLE": ("peer access between GPUs", bool(peers)),
         "NCCL_SHM_DISABLE": ("shared memory", len(node.gpus) > 1),
-        "NCCL_IB_DISABLE": ("InfiniBand", bool(active_ports(node))),
+        **dict.fromkeys(("NCCL_IB_DISABLE", NETWORK), (fabric_name(fabric), bool(fabric))),
     }
     found = False
     for setting in node.facts["nccl"]:
         way, there = has.get(setting["name"], ("", False))
-        if there and setting["value"] not in ("", "0"):
+        value = setting["value"].lower()
+        if there and (value == "socket" if setting["name"] == NETWORK else value not in ("", "0")):
             found = True
             yield warn(
                 f"{setting['name']} keeps NCCL from {way}",

@@ -62,6 +62,8 @@ REMEDIES = {
     " such memory: ansible-playbook gpulab.node.provision --tags tuning, then reboot.",
     "check_network": "Check the network between the nodes: NCCL's interface (nccl_interface), addresses,"
     " firewall, cables, switches.",
+    "set_interface": "Give the interface named its address, its MTU or its state where your system keeps them (netplan,"
+    " NetworkManager, systemd-networkd, ifupdown); gpulab does not set them. Peers and switches need the same MTU.",
     "check_storage": "Check the mount, the file server and the network between. umount -l releases one that"
     " never comes back; what was not yet written there is lost.",
     "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",

@@ -85,6 +85,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
     directory_query = directory.DirectoryQuery(node)
     model_store_query = model_store.ModelStoreQuery(node, SECONDS)
     work_images_query = work_images.WorkImagesQuery(node, SECONDS)
+    infiniband_query = infiniband.InfinibandQuery(node)
 
     pci, simulated = facts_pci.read(node, modprobe_files)
     kernels = kernels_query.facts()
@@ -113,7 +114,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
         "engines": engines_query.facts(),
         "containers": containers.read(node),
         "network": network.read(node),
-        "infiniband": infiniband.read(node),
+        "infiniband": infiniband_query.facts(),
         "imex": imex_query.facts(),
         "nccl": nccl_settings,
         "nccl_files": nccl.read_files(node, nccl_settings),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import NcclFile, NcclSetting
 
@@ -53,6 +55,25 @@ def settings(text: str) -> dict[str, str]:
 def _value(text: str) -> str:
     quoted = _QUOTED.match(text)
     return quoted.group(2) if quoted else re.split(r"\s|;", text, maxsplit=1)[0]
+
+
+def matching(value: str, pattern: str, present: Iterable[str]) -> list[str]:
+    """Return the names that a pattern of NCCL's list matches: patterns are prefixes, after = whole names."""
+    exact = value.startswith("=")
+    return [name for name in present if (name == pattern if exact else name.startswith(pattern))]
+
+
+def patterns(value: str) -> list[str]:
+    """Return the names in a list as =mlx5_0:1,mlx5_1, without their ports."""
+    return [name for name in (part.partition(":")[0].strip() for part in value.lstrip("^=").split(",")) if name]
+
+
+def names_port(value: str, device: str, port: int) -> bool:
+    """Tell whether a list as =mlx5_0:1,mlx5_1 names a port of an adapter; one that excludes names none."""
+    if value.startswith("^"):
+        return False
+    parts = [part.strip().partition(":") for part in value.lstrip("=").split(",")]
+    return any(name and matching(value, name, [device]) and given in ("", str(port)) for name, _colon, given in parts)
 
 
 def read(node: Node) -> list[NcclSetting]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import active_ports
+from ansible_collections.gpulab.node.plugins.module_utils.checks.infiniband import fabric_name, fabric_ports
 from ansible_collections.gpulab.node.plugins.module_utils.checks.limits import LEAST_MEMLOCK_MIB, MIB, UNLIMITED
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Unread
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.machine import TMP
@@ -123,16 +123,16 @@ def _full(shared: SharedMemory, who: str) -> Finding:
 
 @rule("import-memlock", IMPORT, NCCL)
 def memlock(case: Case) -> Iterator[Finding]:
-    """Find programs that may not lock the memory that InfiniBand needs, where there is a fabric."""
+    """Find programs that may not lock the memory that InfiniBand or RoCE needs, where there is a fabric."""
     try:
-        fabric = bool(active_ports(Node(case.facts)))
+        fabric = fabric_ports(Node(case.facts))
     except Unread:
         return
     for record in case.processes:
         granted = record.limits.memlock
         if fabric and isinstance(granted, int) and granted < LEAST_MEMLOCK_MIB * MIB:
             yield Finding(
-                f"{named(record)} may lock {granted // MIB} MiB of memory: InfiniBand transfers fail",
+                f"{named(record)} may lock {granted // MIB} MiB of memory: {fabric_name(fabric)} transfers fail",
                 f"prlimit --memlock=unlimited --pid {record.pid}; containers: --ulimit memlock=-1",
                 MOST,
                 (f"Max locked memory {granted}", UNLIMITED),

@@ -45,6 +45,7 @@ SUBJECTS = {
     "pcie": SLOW,
     "links": SLOW,
     "infiniband": HANG,
+    "roce": HANG,
     "nccl": HANG,
     "group": NETWORK,
     "host": SLOW,

@@ -188,6 +188,15 @@ class Interface(TypedDict):
     ipv4: str | None
 
 
+class Gid(TypedDict):
+    """An address of a port: type is "IB/RoCE v1" or "RoCE v2"; ipv4 is the address that it stands for, if any."""
+
+    index: int
+    gid: str
+    type: str
+    ipv4: str | None
+
+
 class InfinibandPort(TypedDict):
     """A port of an InfiniBand or RoCE adapter."""
 
@@ -197,6 +206,14 @@ class InfinibandPort(TypedDict):
     state: str
     physical_state: str
     rate_gbps: float | None
+    card: str | None
+    interface: str | None
+    opens: bool | None
+    mtu: int | None
+    gids: list[Gid]
+    downed: int | None
+    hours: float | None
+    lossless: list[int] | None
 
 
 class Tier(TypedDict):

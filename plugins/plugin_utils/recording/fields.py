@@ -257,7 +257,11 @@ FACTS = {
     "infiniband": [
         {
             "device": forms.token("adapter{}"),
-            **_numbers("port", "rate_gbps"),
+            **_numbers("port", "rate_gbps", "mtu", "downed", "hours"),
+            "card": PCI_ID,
+            "opens": flag,
+            "lossless": [number],
+            **_left_out("interface", "gids"),
             "link_layer": word("infiniband", "ethernet", "unspecified"),
             "state": word("down", "init", "armed", "active", "active_defer"),
             "physical_state": forms.text(

@@ -171,6 +171,14 @@ def _port(number: int) -> dict[str, Any]:
         "state": "active",
         "physical_state": "linkup",
         "rate_gbps": 400.0,
+        "card": "15b3:1021",
+        "interface": None,
+        "opens": True,
+        "mtu": 4096,
+        "gids": [{"index": 0, "gid": f"fe80::{number}", "type": "IB/RoCE v1", "ipv4": None}],
+        "downed": 0,
+        "hours": 240.0,
+        "lossless": None,
     }
 
 

@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import IN
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import checks, verify
 from ansible_collections.gpulab.node.plugins.plugin_utils.proof import facts_of
 
-from . import loaded, nodes
+from . import loaded, nodes, roce_faults
 from .cuda_faults import COMPAT_PLAN, NEW, OLD, compiled
 from .environment_faults import GPU, environment
 from .host_faults import PLAN, export, images, models
@@ -106,10 +106,17 @@ def guest() -> dict[str, Any]:
     return facts
 
 
+def with_roce() -> dict[str, Any]:
+    """Return a node with RoCE in place of InfiniBand."""
+    ports = roce_faults.healthy("h100x8")
+    return {**complete("h100x8"), "infiniband": ports["infiniband"], "network": ports["network"]}
+
+
 MACHINES = {
     **{model: (complete(model), planned(model)) for model in nodes.MODELS},
     "cut": (cut(), {**planned("a100-pcie-x2"), "gpu_settings": {"settings": {"all": {"mig": True}, "gpus": {}}}}),
     "switched": (switched(), planned("a100-pcie-x2")),
+    "roce": (with_roce(), planned("h100x8")),
     "at work": (at_work(), planned("t4")),
     "guest": (guest(), planned("t4")),
 }
