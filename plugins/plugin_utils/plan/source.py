@@ -100,7 +100,7 @@ class Source:
         return {
             "packages": [
                 f"{package}={version}*" if held else package
-                for package in self._named(names, kernel_modules, values, shown=shown)
+                for package in self._named(case, names, kernel_modules, values, shown=shown)
             ]
             + self._signed(case, names, kernel_modules, values, build_for),
             "kernel_package": None if self.signed else kernel_package,
@@ -114,9 +114,14 @@ class Source:
             "repository": repository(case, origin, driver=True) if origin else None,
         }
 
-    def _named(self, names: dict[str, Any], kind: str, values: dict[str, Any], *, shown: bool) -> list[str]:
+    def _named(self, case: Case, names: dict[str, Any], kind: str, values: dict[str, Any], *, shown: bool) -> list[str]:
         chosen = names["packages_signed" if self.signed else "packages"][kind]
-        return [package.format(**values) for package in (*chosen, *(names["display"][kind] if shown else ()))]
+        lacking = names.get("not_on", {}).get(case.architecture, ())
+        return [
+            package.format(**values)
+            for package in (*chosen, *(names["display"][kind] if shown else ()))
+            if package.partition("=")[0] not in lacking
+        ]
 
     def _signed(
         self, case: Case, names: dict[str, Any], kind: str, values: dict[str, Any], build_for: Sequence[str]

@@ -136,9 +136,11 @@ def _installer(
     known, architecture = {one.system: one for one in installers}, manifest.machine.system.architecture
     name = wishes.system or system_name(manifest)
     if architecture != ARCHITECTURE:
-        return None, [refuse("R010", host=manifest.host, system=f"{name} on {architecture}", known="none")]
+        system = f"{name} on {architecture}: there are some for {ARCHITECTURE} only"
+        return None, [refuse("R010", host=manifest.host, system=system, way="Install")]
     if name not in known:
-        return None, [refuse("R010", host=manifest.host, system=name, known=", ".join(known))]
+        way = f"Set reinstall_system to one of these: {', '.join(known)}. Or install"
+        return None, [refuse("R010", host=manifest.host, system=name, way=way)]
     return known[name], []
 
 

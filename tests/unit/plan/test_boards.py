@@ -110,6 +110,14 @@ def test_blackwell_gets_nvidias_driver_on_debian_whose_own_is_too_old(system, ha
     assert "nvidia_driver_source: nvidia" in refused.value.remedy
 
 
+@pytest.mark.parametrize(("architecture", "planned"), [("x86_64", True), ("aarch64", False)])
+def test_debian_12_has_no_keys_library_of_the_driver_for_aarch64(architecture, planned):
+    node = facts("debian-12", [GH200], architecture=architecture)
+    driver = plan(node, nvidia_driver_source="distribution", nvidia_driver_kernel_modules="open")["driver"]
+    assert ("libnvidia-pkcs11-openssl3=535.261.03-1" in driver["packages"]) is planned
+    assert "nvidia-open-kernel-dkms=535.261.03-1" in driver["packages"]
+
+
 SPARK = [  # what DGX OS 7 brings: the desktops' packages of Ubuntu, with modules that Canonical signed
     *(f"libnvidia-{one}-580" for one in ("cfg1", "common", "compute", "decode", "encode", "extra", "fbc1", "gl")),
     *("nvidia-compute-utils-580", "nvidia-driver-580-open", "nvidia-kernel-common-580"),

@@ -270,7 +270,10 @@ def test_a_node_of_a_system_without_an_installer_is_refused(machine):
 
 def test_another_architecture_is_refused(machine):
     machine.machine["system"]["architecture"] = "aarch64"
-    assert codes(machine.plan()) == ["R010"]
+    found = machine.plan(system="debian-12")
+    assert codes(found) == ["R010"]
+    assert "debian-12 on aarch64: there are some for x86_64 only" in cause(found)
+    assert found.blockers[0].remedy.startswith("Install the system by hand")
 
 
 @pytest.mark.parametrize(("memory", "least_disk"), [(2 << 30, 1), (4 << 30, 1 << 30)])

@@ -60,10 +60,7 @@ CODES = {
     ),
     "R010": (
         "no installer is known for {host}, {system}",
-        (
-            "Set reinstall_system to one of these: {known}. Or install the system by hand, then run"
-            " the playbook gpulab.node.rebuild. Nothing was changed."
-        ),
+        "{way} the system by hand, then run the playbook gpulab.node.rebuild. Nothing was changed.",
     ),
     "R011": (
         "{host} was not installed by the plan of its capture {capture}: {detail}",
