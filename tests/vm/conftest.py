@@ -1,7 +1,7 @@
 """One machine for all tests of a module, each in the state that the one before left. Whatever happens, it is removed.
 
 A module says with RECIPE what its machine's disk is made of; its fixtures disks and firmware may add more disks, and
-say what QEMU's firmware is.
+say what QEMU's firmware and machine are.
 """
 
 import functools
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import golden as golden_disk
 import pytest
-from machine import Machine
+from machine import EMULATOR, Machine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,8 +43,13 @@ def firmware():
 
 
 @pytest.fixture(scope="module")
-def machine(golden, directory, disks, firmware, say):
-    booted = Machine(golden.disk, directory, golden.ssh_options, disks, firmware)
+def emulator():
+    return EMULATOR
+
+
+@pytest.fixture(scope="module")
+def machine(golden, directory, disks, firmware, emulator, say):  # noqa: PLR0913, PLR0917
+    booted = Machine(golden.disk, directory, golden.ssh_options, disks, firmware=firmware, emulator=emulator)
     try:
         say("booting the machine")
         booted.start()

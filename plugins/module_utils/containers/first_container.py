@@ -18,14 +18,14 @@ import time
 import uuid
 from typing import Any, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64, ELF_MACHINES
+
 SAYS = "gpulab: a container has started\n"
 PROGRAM = "start"
 LABEL = "gpulab.proof=start"
 LEAST_SECONDS = 5.0  # that a command has although all the time is gone, so that nothing stays
 LEFT_OVER = "15m"  # what a proof that was killed has left is older than this; another proof's is not
 SOCKET = "unix:///run/docker.sock"
-AMD64, ARM64 = "x86_64", "aarch64"
-_ELF_MACHINES = {AMD64: 62, ARM64: 183}
 _BASE, _HEADERS = 0x400000, 64 + 56
 
 Run = Callable[[list[str], bytes], "tuple[int | None, str, str]"]
@@ -36,9 +36,7 @@ def program(machine: str) -> bytes:
     code = _code(machine)
     size = _HEADERS + len(code)
     ident = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header = struct.pack(
-        "<HHIQQQIHHHHHH", 2, _ELF_MACHINES[machine], 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 64, 0, 0
-    )
+    header = struct.pack("<HHIQQQIHHHHHH", 2, ELF_MACHINES[machine], 1, _BASE + _HEADERS, 64, 0, 0, 64, 56, 1, 64, 0, 0)
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x10000)
     return ident + header + segment + code
 
@@ -85,7 +83,7 @@ def start(machine: str, seconds: float, run: Run | None = None) -> dict[str, Any
 
 
 def _start(machine: str, call: Run) -> str | None:
-    if machine not in _ELF_MACHINES:
+    if machine not in ELF_MACHINES:
         return f"gpulab has no program for {machine}"
     options = [f'--change=ENTRYPOINT ["/{PROGRAM}"]', f"--change=LABEL {LABEL}"]
     status, output, errors = call(["docker", "import", *options, "-"], image(machine))

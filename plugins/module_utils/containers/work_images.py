@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import OF_IMAGES
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.work_images import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's name, and that of images
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 REGISTRY = "docker://"
 MOST = 4 << 20  # bytes of a manifest or a configuration
@@ -96,7 +96,7 @@ def reaches(driver: str, least: str) -> bool:
 def parts(image: WorkImage, machine: str) -> Parts:
     """Return the files of an image for a machine, in the kernel's words. Raises Refusal K002, K009 and K011."""
     read = _registry(image) if image.source.startswith(REGISTRY) else _folder(image)
-    architecture = ARCHITECTURES.get(machine, machine)
+    architecture = OF_IMAGES.get(machine, machine)
     try:
         manifest, digest = _json(image, read(image.digest), image.digest), image.digest
         if "manifests" in manifest:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.node.plugins.module_utils.core import files
+from ansible_collections.gpulab.node.plugins.module_utils.core import files, processors
 from ansible_collections.gpulab.node.plugins.module_utils.core.environment_packages import of_wheels
 from ansible_collections.gpulab.node.plugins.module_utils.environments import builds, locking, uv_words, venv
 from ansible_collections.gpulab.node.plugins.module_utils.environments.builds import MESSAGES, Builds, site_names
@@ -59,11 +60,15 @@ class Venvs(Builds):
     def _found(self, path: Path, number: int, record: dict[str, Any]) -> venv.Build:
         return venv.Build(number, record, site_names(path), (path / "bin/python").exists())
 
+    def _has_tool(self) -> bool:
+        """Tell whether uv is there, for this node's processor: the directory may be shared, or come from a backup."""
+        return self.uv.exists() and not processors.is_foreign(self.uv, platform.machine())
+
     # long steps: each returns the argument list of a script
 
     def fetch_tool(self) -> list[str] | None:
         """Return what installs uv; None where it is there."""
-        if self.uv.exists():
+        if self._has_tool():
             return None
         final, new = self.directory / ".uv" / self.tool.version, self.directory / ".uv" / "new"
         wheel = self._work(".uv") / "requirements.txt"
@@ -216,7 +221,7 @@ class Venvs(Builds):
         """
         if wanted.lock is not None:
             return venv.locked(wanted.lock)
-        if not self.uv.exists():
+        if not self._has_tool():
             return None
         beside = Venvs(scratch, self.tool, self._settings)  # with its cache, which goes with it
         beside.uv = self.uv

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import check, fail, inapplicable, ok, unknown
 from ansible_collections.gpulab.node.plugins.module_utils.containers import work_images
+from ansible_collections.gpulab.node.plugins.module_utils.core import processors
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _faults_of(node: Node, image: Facts) -> Iterator[Result]:
     """Yield what is wrong with an image."""
     name, driver = image["name"], node.facts.optional("nvml.driver_version")
     machine = node.facts.get("system.architecture")
-    wanted = work_images.ARCHITECTURES.get(machine, machine)
+    wanted = processors.OF_IMAGES.get(machine, machine)
     if image["problem"]:
         summary = f"the image {name} is not there or does not start (GPULAB-K012)"
         yield fail(summary, "refill_images", observed=image["problem"], reason=image["problem"])
