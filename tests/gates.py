@@ -36,8 +36,9 @@ MINUTES = {
     "offline-test": 12,
 }
 OTHER_MINUTES, FIRST_MINUTES = 7, 8  # of any other, and of the first three together
-# Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes
-# and acceptance PyTorch, cuda_wheels NVIDIA's compiler; cuda takes a quarter of an hour, nvidia_ubuntu half an hour.
+# Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes,
+# acceptance and acceptance_slurm PyTorch, cuda_wheels NVIDIA's compiler; cuda takes a quarter of an hour,
+# nvidia_ubuntu half an hour.
 TOO_LONG = {
     "nvidia_driver",
     "nvidia_desktop",
@@ -46,6 +47,7 @@ TOO_LONG = {
     "cuda_wheels",
     "across_nodes",
     "acceptance",
+    "acceptance_slurm",
     "cuda",
     "nvidia_ubuntu",
 }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, signatures
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people
+from ansible_collections.gpulab.node.plugins.module_utils.slurm.reservations import of_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance import certificate, floors, node, page, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.gpulab_version import version
@@ -28,11 +30,12 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FACTS = ("gpulab", "gpulab_environments", "gpulab_measurements")
 READABLE_BY_OTHERS = 0o077
 MEETING = 90.0  # seconds that nodes wait for each other, and end in
+A_DAY = 86400
 MOST = 300  # signs of what a node says of a measurement
 RATES = ("all_reduce_gbs", "lowest_gbs", "highest_gbs")
 UNREACHABLE = "it could not be reached"
@@ -50,6 +53,8 @@ class ActionModule(HostsAction):
         "key": {"type": "path", "default": "keys/acceptance/signing"},
         "signers": {"type": "path"},
         "fenced": {"type": "bool", "default": False},
+        "until": {"type": "str"},
+        "wait_minutes": {"type": "float", "default": 0},
         "proof": {"type": "bool", "default": True},
         "left_out": {"type": "list", "elements": "str", "default": []},
         "allow_untested": {"type": "list", "elements": "str", "default": []},
@@ -82,14 +87,19 @@ class ActionModule(HostsAction):
         _refuse_open(key)
         hosts = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts_all"]}
         facts = {name: found for name, known in hosts.items() if (found := _facts(known))}
-        if not args["fenced"]:
-            for name in facts:
-                who = (hosts[name].get("__acceptance_users") or {}).get("users")
-                if who:
-                    raise refuse("F140", host=name, who=who)
+        users = {name: (hosts[name].get("__acceptance_users") or {}) for name in facts}
+        used = {name: str(found["users"]) for name, found in users.items() if found.get("users")}
+        for name, who in () if args["fenced"] else used.items():
+            raise refuse("F140", host=name, who=who)
         node.refuse_mixed({name: node.boards(of) for name, of in node.telling(facts).items()})
         nodes = {name: _node(known, facts.get(name)) for name, known in hosts.items()}
+        for name, found in users.items():
+            if found.get("failed"):
+                nodes[name].untested = _short(found.get("msg") or "nobody knows who uses it")
         before = state.unfinished(directory, {*hosts})
+        until = _until(args) if args["fenced"] else ""
+        for name, found in users.items() if until else ():
+            _refuse_reserved(name, found.get("reservations") or (), until, before.run if before else "")
         if before:
             _refuse_changes(before, nodes, directory)
             before.holder = this_run(os.getppid())
@@ -98,14 +108,43 @@ class ActionModule(HostsAction):
             for name, why in node.different({name: nodes[name].versions for name in facts}).items():
                 nodes[name].failed = why
             acceptance = _new(args, nodes, facts)
+        acceptance.until = until
         file = directory / acceptance.run / state.FILE
         if not self._task.check_mode:
             state.write(file, acceptance)
         went = f", {len(acceptance.results)} groups were measured before" if before else ""
         told = [f"acceptance {acceptance.run}: {len(acceptance.candidates)} of {len(nodes)} nodes{went}"]
         told += [f"  {name}: {why}" for name, one in nodes.items() if (why := one.failed or one.untested)]
+        told += [f"  out of service until {until} at the latest"] if until else []
+        told += [f"  {name}: waits for {for_people(who)}" for name, who in used.items()]
         wait = max(0, math.ceil(acceptance.pending - time.time()))
-        return {"file": str(file), "run": acceptance.run, "wait": wait, "go": not self._task.check_mode, "lines": told}
+        fenced = {"until": until, "wait_minutes": _wait_minutes(args, until)} if until else {}
+        go = not self._task.check_mode
+        return {"file": str(file), "run": acceptance.run, "wait": wait, "go": go, "lines": told, **fenced}
+
+
+def _until(args: dict[str, Any]) -> str:
+    """Return when fenced nodes are back in service at the latest (UTC). Raises Refusal F004."""
+    if not args["until"]:
+        return time.strftime(state.TIME, time.gmtime(time.time() + A_DAY))
+    if args["until"] <= _now():
+        raise refuse("F004", option="acceptance_until", value=args["until"], detail="it is over")
+    return str(args["until"])
+
+
+def _wait_minutes(args: dict[str, Any], until: str) -> float:
+    """Return how long users are waited for: not for longer than until the nodes are back in service."""
+    left = (calendar.timegm(time.strptime(until, state.TIME)) - time.time()) / 60
+    wanted: float = args["wait_minutes"]
+    return max(min(wanted or left, left), 0.1)
+
+
+def _refuse_reserved(name: str, reservations: Iterable[Mapping[str, Any]], until: str, run: str) -> None:
+    """Raise Refusal F016 where Slurm has the node reserved for others before it is to be back; run is this one's."""
+    for one in reservations:
+        if str(one["start"]) < until and not (run and str(one["name"]).startswith(of_run(run))):
+            detail = f"the reservation {_short(one['name'])} begins at {_short(one['start'])}"
+            raise refuse("F016", host=name, until=until, detail=detail)
 
 
 def _new(args: dict[str, Any], nodes: dict[str, state.Node], facts: dict[str, Any]) -> state.Acceptance:
@@ -163,11 +202,12 @@ def _test(args: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
 def _next(args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
     """Return the next group and when it begins; none at the end."""
     with state.changing(Path(args["file"])) as acceptance:
-        wanted, _verdicts = state.standing(acceptance, args["minutes_most"] * 60)
+        each = MEETING + args["minutes_each"] * 60
+        wanted, _verdicts = state.standing(acceptance, args["minutes_most"] * 60, each)
         number = len(acceptance.results) + 1
         if wanted is None:
             return {"group": [], "step": "", "began": 0, "run": ""}
-        acceptance.pending = time.time() + MEETING + args["minutes_each"] * 60
+        acceptance.pending = time.time() + each
         run = f"gpulab-acceptance-{acceptance.run}-{number}"
         return {"group": list(wanted.nodes), "step": wanted.step, "began": time.time(), "run": run}
 
@@ -199,7 +239,7 @@ def _end(args: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
     """Write the certificate, its signature and its page, and return what they say."""
     path = Path(args["file"])
     with state.changing(path) as acceptance:
-        wanted, verdicts = state.standing(acceptance, args["minutes_most"] * 60)
+        wanted, verdicts = state.standing(acceptance, args["minutes_most"] * 60, MEETING + args["minutes_each"] * 60)
         if wanted is not None:
             return {"lines": [f"acceptance {acceptance.run} was cut off; the same command goes on"], "accepted": False}
         acceptance.ended = _now()
@@ -317,4 +357,4 @@ def _short(text: Any) -> str:
 
 
 def _now() -> str:
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+    return time.strftime(state.TIME, time.gmtime())

@@ -52,6 +52,14 @@ options:
     description: Whether hosts that are in use are waited for, and not refused.
     type: bool
     default: false
+  until:
+    description: When hosts behind a fence are back in service at the latest, in UTC. Unset is a day later. Nothing is
+      measured that would not have ended by then.
+    type: str
+  wait_minutes:
+    description: How long users are waited for behind the fence; 0 is without end. It is never longer than O(until).
+    type: float
+    default: 0
   proof:
     description: Whether a host that failed its own proof is failed.
     type: bool
@@ -122,6 +130,14 @@ wait:
   description: Seconds until a measurement that was cut off will have ended on the nodes.
   returned: after V(begin)
   type: int
+until:
+  description: When hosts behind a fence are back in service at the latest, in UTC.
+  returned: after V(begin), behind a fence
+  type: str
+wait_minutes:
+  description: How long their users are waited for.
+  returned: after V(begin), behind a fence
+  type: float
 group:
   description: The hosts to measure next; empty at the end.
   returned: after V(next)

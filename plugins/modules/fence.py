@@ -38,6 +38,14 @@ options:
   until:
     description: When the node should be back, in UTC, such as V(2026-11-26T23:00:00Z).
     type: str
+  reserve:
+    description:
+      - Under Slurm, whether the node is reserved until O(until) in place of being drained. Slurm then takes it back by
+        itself, also where nobody lifts the fence. Jobs that run go on.
+      - With V(look), says also which jobs and which reservations Slurm has on a node that has no fence.
+    type: bool
+    default: false
+    version_added: 1.1.0
   held:
     description: Whether the node failed, and stays fenced until it is mended.
     type: bool
@@ -122,6 +130,12 @@ drained_by_others:
   description: After V(resume), the reason for which Slurm still has the node drained, or Kubernetes has it cordoned.
   returned: success
   type: str
+reservations:
+  description: After V(look) with O(reserve), the reservations that Slurm has for the node; times in UTC.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: course, start: "2026-12-01T08:00:00Z", end: "2026-12-01T12:00:00Z"}]
 kubelet:
   description: Whether the node has joined a cluster of Kubernetes.
   returned: success
@@ -159,14 +173,18 @@ def work(module: AnsibleModule) -> dict[str, Any]:
     if given["lock"] and not module.check_mode:
         run_lock.hold(given["lock"], run_lock.GO_ON)
     fence, changed, left = NodeFence(Node(), call, module, given["host"] or ""), [], ""
+    bookings: list[dict[str, str]] = []
     users, before = "", fence.record()
     if given["work"] == "drain":
-        names = ("run", "by", "reason", "until", "held", "engine", "before")
+        names = ("run", "by", "reason", "until", "held", "engine", "before", "reserve")
         changed = fence.drain(FenceRequest(**{name: given[name] for name in names}, passing=tuple(given["passing"])))
     elif given["work"] == "resume":
         changed, left = fence.resume(given["run"], force=given["force"])
     else:
-        users = fence.users(os.getpid())
+        name = None
+        if given["reserve"]:
+            name, bookings = fence.reserved(before["engine"] if before else given["engine"])
+        users = fence.users(os.getpid(), name)
         record = fence.record()
         if given["work"] == "wait" and not users and record and record["engine"] == SLURM:
             changed = fence.close(record, given["passing"])
@@ -177,6 +195,7 @@ def work(module: AnsibleModule) -> dict[str, Any]:
         "fresh": before is None,
         "users": users,
         "drained_by_others": left,
+        "reservations": bookings,
         "kubelet": fence.has_kubelet(),
     }
 
@@ -189,6 +208,7 @@ def main() -> None:
             "run": {"type": "str"},
             "reason": {"type": "str", "default": "maintenance"},
             "until": {"type": "str"},
+            "reserve": {"type": "bool", "default": False},
             "held": {"type": "bool", "default": False},
             "engine": {"type": "str", "choices": ["auto", "none", "slurm", "kubernetes"], "default": "auto"},
             "kubeconfig": {"type": "path"},

@@ -19,11 +19,12 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"  # of since and until, UTC
 
 
 class Before(TypedDict, total=False):
-    """What Slurm said of a node before."""
+    """What Slurm said of a node before; reservation is the name of the fence's own, where it does not drain."""
 
     name: str
     drained: bool
     reason: str
+    reservation: str
 
 
 class Record(TypedDict):

@@ -9,9 +9,12 @@ Slurm says itself which of them are gpulab's, by their comment, and forgets them
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +46,52 @@ class Step(NamedTuple):
     arguments: tuple[str, ...]
     action: str
     what: str
+
+
+class Booking(NamedTuple):
+    """A reservation of anybody's, whose nodes Slurm has chosen; start and end in seconds since 1970."""
+
+    name: str
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+
+
+def bookings(text: str) -> list[Booking]:
+    """Parse the output of SHOW, whoever made them."""
+    found = [dict(_FIELD.findall(line)) for line in text.splitlines() if line.startswith("ReservationName=")]
+    return [
+        Booking(
+            fields["ReservationName"],
+            attempts.seconds(fields.get("StartTime", "")),
+            attempts.seconds(fields.get("EndTime", "")),
+            tuple(attempts.hosts(listed)) if (listed := fields.get("Nodes", "")) not in _NONE else (),
+        )
+        for fields in found
+    ]
+
+
+def of_run(run: str, node: str = "") -> str:
+    """Return what the reservation of a node by a run is called; without a node, how all of the run's begin."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"gpulab-{run}-{node}")
+
+
+def book(name: str, node: str, end: float, *, again: bool) -> list[str]:
+    """Return the command after which no further job starts on a node until the end; running jobs go on.
+
+    again moves the end of one that is there. Slurm refuses it where another reservation has the node, as it would not
+    with the flag MAINT.
+    """
+    until = f"EndTime={time.strftime(TIME, time.localtime(end))}"
+    if again:
+        return ["scontrol", "update", f"ReservationName={name}", until]
+    more = ("StartTime=now", until, f"Nodes={node}", "Users=root", "Flags=IGNORE_JOBS")
+    return ["scontrol", "create", "reservation", f"ReservationName={name}", *more]
+
+
+def give_up(name: str) -> list[str]:
+    """Return the command that ends a reservation."""
+    return ["scontrol", "delete", f"ReservationName={name}"]
 
 
 def moment(text: str) -> datetime:

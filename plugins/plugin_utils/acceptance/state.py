@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FILE = "acceptance.json"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 LOST = "gpulab does not know what the acceptance has measured."
 
 
@@ -76,7 +78,8 @@ class Acceptance:
     """An acceptance on its way. ended is empty until its certificate is written.
 
     left_out says what is not tried at all, allowed names the nodes that may stay untested. pending is when the
-    measurement that was begun last will have ended on the nodes, in seconds since 1970; 0 where none was begun.
+    measurement that was begun last will have ended on the nodes, in seconds since 1970; 0 where none was begun. until
+    is when fenced nodes are back in service (UTC), and empty where they are not fenced.
     """
 
     run: str
@@ -91,6 +94,7 @@ class Acceptance:
     allowed: list[str] = field(default_factory=list)
     results: list[Measured] = field(default_factory=list)
     pending: float = field(default=0.0, metadata=records.LATER)
+    until: str = field(default="", metadata=records.LATER)
     ended: str = ""
 
     @property
@@ -144,8 +148,10 @@ def changing(path: Path) -> Iterator[Acceptance]:
         write(path, acceptance)
 
 
-def standing(acceptance: Acceptance, most_seconds: float) -> tuple[Wanted | None, Verdicts]:
+def standing(acceptance: Acceptance, most_seconds: float, each_seconds: float = 0) -> tuple[Wanted | None, Verdicts]:
     """Return the group to measure next, None at the end, and the verdicts so far.
+
+    Times are in seconds: what all groups may take together, 0 without end, and what one of them may take.
 
     Climbs by the results that there are. A result of another group than the ladder asks for ends it: the record was
     changed by hand, or by another gpulab; what follows is measured again.
@@ -162,6 +168,9 @@ def standing(acceptance: Acceptance, most_seconds: float) -> tuple[Wanted | None
             wanted = steps.send(Result(measured.rate, measured.lowest, measured.highest, measured.why))
         if most_seconds and acceptance.seconds >= most_seconds:
             ladder.give_up(steps, f"the time for all measurements is over ({most_seconds / 60:g} minutes)")
+            return None, ladder.verdicts
+        if acceptance.until and time.strftime(TIME, time.gmtime(time.time() + each_seconds)) > acceptance.until:
+            ladder.give_up(steps, f"no measurement would have ended by {acceptance.until}, when the nodes are back")
             return None, ladder.verdicts
     except StopIteration:
         return None, ladder.verdicts

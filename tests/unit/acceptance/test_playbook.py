@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,6 +128,67 @@ def test_a_node_that_is_not_as_the_others_is_told_before_anything_is_measured(pl
 def test_behind_a_fence_the_users_are_waited_for(play):
     play.hosts["n03"] = known(users="python (42) of ann")
     assert "refusal" not in play.begin(fenced=True)
+
+
+def booked(start, name="course"):
+    """Return a node that Slurm has reserved for others."""
+    return known(__acceptance_users={"users": "", "reservations": [{"name": name, "start": start, "end": "2099"}]})
+
+
+def test_a_reservation_of_others_is_refused_where_it_begins_before_the_end(play):
+    play.hosts["n03"] = booked("2098-01-01T08:00:00Z")
+    assert "refusal" not in play.begin()  # nothing is reserved
+    refusal = play.begin(fenced=True, until="2098-01-01T08:00:01Z")["refusal"]
+    assert (refusal["code"], "n03" in refusal["cause"], "course" in refusal["cause"]) == ("F016", True, True)
+    assert "refusal" not in play.begin(fenced=True, until="2098-01-01T08:00:00Z")
+    assert "refusal" not in play.begin(fenced=True)
+
+
+def test_a_run_that_goes_on_finds_its_own_reservation(play):
+    run = play.begin(fenced=True)["run"]
+    play.hosts["n03"] = booked("2026-01-01T08:00:00Z", f"gpulab-{run}-n03")
+    assert play.begin(fenced=True)["run"] == run
+    play.hosts["n03"] = booked("2026-01-01T08:00:00Z", "gpulab-20250101T000000Z-other-n03")
+    assert play.begin(fenced=True)["refusal"]["code"] == "F016"
+
+
+def test_users_are_waited_for_no_longer_than_until_the_nodes_are_back(play):
+    until = time.strftime(state.TIME, time.gmtime(time.time() + 3600))
+    begun = play.begin(fenced=True, until=until, wait_minutes=120)
+    assert begun["until"] == until
+    assert 59 < begun["wait_minutes"] <= 60
+    assert play.begin(fenced=True, until=until, wait_minutes=5)["wait_minutes"] == 5
+    assert 59 < play.begin(fenced=True, until=until)["wait_minutes"] <= 60
+    assert "until" not in play.begin()
+    over = play.begin(fenced=True, until="2026-01-01T00:00:00Z")["refusal"]
+    assert (over["code"], "acceptance_until" in over["cause"]) == ("F004", True)
+
+
+def test_no_measurement_begins_that_would_end_after_the_nodes_are_back(play):
+    """A job may begin there then."""
+    play.begin(fenced=True, until=time.strftime(state.TIME, time.gmtime(time.time() + 240)))
+    play.work("test")
+    assert play.work("next", minutes_each=2)["group"]
+    assert play.work("next", minutes_each=3)["group"] == []
+    ended = play.work("end", minutes_each=3)
+    assert ended["refused"]["code"] == "F148"
+    told = json.loads(Path(play.file).with_name(certificate.FILE).read_bytes())
+    assert "no measurement would have ended by" in told["nodes"]["n00"]["why"]
+
+
+def test_of_a_node_whose_jobs_nobody_knows_nothing_is_measured(play):
+    play.hosts["n03"]["__acceptance_users"] = {"failed": True, "msg": "GPULAB-F008 Slurm's controller does not answer"}
+    play.begin(floors=[OWN])
+    assert "F008" in state.read(Path(play.file)).nodes["n03"].untested
+
+
+def test_check_mode_says_whom_it_would_wait_for_and_until_when(play):
+    play.check = True
+    play.hosts["n03"] = known(users="job 17 of anna (running)")
+    lines = play.begin(fenced=True, until="2098-01-01T08:00:00Z")["lines"]
+    assert lines[1:] == [
+        "  out of service until 2098-01-01T08:00:00Z at the latest", "  n03: waits for job 17 of anna (running)",
+    ]  # fmt: skip
 
 
 def test_a_key_that_others_may_read_is_refused(play):

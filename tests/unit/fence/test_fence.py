@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,7 @@ class Machine:
         """Make the node's files."""
         self.root, self.commands, self.walled = root, [], []
         self.state, self.reason, self.jobs, self.failure = None, "", "", None
+        self.reservations, self.other = {}, None
         for path, text in (("/etc/pam.d/sshd", SSHD), ("/etc/pam.d/sudo", SSHD), ("/proc/stat", "btime 1\n")):
             self.path(path).parent.mkdir(parents=True, exist_ok=True)
             self.path(path).write_text(text)
@@ -70,6 +72,8 @@ class Machine:
             return 1, "", self.failure
         if argv[0] == "squeue":
             return 0, self.jobs, ""
+        if argv[-1] == "reservation" or "ReservationName=" in " ".join(argv):
+            return self.reserve(argv)
         if argv[1] == "update":
             self.commands.append(" ".join(argv[2:]))
             words = dict(word.split("=", 1) for word in argv[2:])
@@ -80,6 +84,22 @@ class Machine:
         reason = f" Reason={self.reason} [root@2026-11-26T21:00:00]" if self.reason else ""
         known = f"NodeName=gpu-7 NodeHostName=node07 State={self.state} CfgTRES=cpu=2{reason}\n"
         return 0, known if self.state else "NodeName=other State=IDLE\n", ""
+
+    def reserve(self, argv):
+        """Answer as Slurm does about reservations, which it keeps from each other."""
+        words = dict(word.split("=", 1) for word in argv if "=" in word)
+        name = words.get("ReservationName")
+        if argv[1] == "--oneliner":
+            return 0, "".join(f"{line}\n" for line in self.reservations.values()), ""
+        self.commands.append(" ".join(argv[1:]))
+        if argv[1] == "delete":
+            del self.reservations[name]
+        elif self.other and argv[1] == "create":
+            return 1, "", f"Error creating the reservation: {self.other}\n"
+        else:
+            start = time.strftime("%Y-%m-%dT%H:%M:%S")
+            self.reservations[name] = f"ReservationName={name} StartTime={start} EndTime={words['EndTime']} Nodes=gpu-7"
+        return 0, "", ""
 
     @property
     def fence(self):
@@ -197,6 +217,86 @@ def test_under_slurm_a_node_is_drained_and_resumed_and_logins_stay_open_for_the_
     assert machine.fence.resume(RUN)[1] == ""
     assert machine.commands[1:] == ["nodename=gpu-7 state=resume"]
     assert (machine.sshd, machine.state) == (SSHD, "MIXED")
+
+
+RESERVES = replace(WISH, reserve=True, until=time.strftime(facts.TIME, time.gmtime(time.time() + 7200)))
+NAME = f"gpulab-{RUN}-gpu-7"
+COURSE = "ReservationName=course StartTime={} EndTime=2099-01-01T00:00:00 Nodes=gpu-[6-8]"
+
+
+def test_a_node_that_comes_back_by_itself_is_reserved_and_not_drained(machine):
+    machine.joins_slurm("MIXED")
+    machine.jobs = "17 anna RUNNING NONE train\n"
+    assert machine.fence.drain(RESERVES) == [facts.RECORD, f"Slurm: reserve gpu-7 until {RESERVES.until}"]
+    (command,) = machine.commands
+    assert command.startswith(f"create reservation ReservationName={NAME} StartTime=now EndTime=")
+    assert command.endswith("Nodes=gpu-7 Users=root Flags=IGNORE_JOBS")
+    assert (machine.state, machine.sshd) == ("MIXED", SSHD)
+    assert machine.fence.users(1) == "job 17 of anna (running)"
+    assert machine.fence.drain(RESERVES) == []
+    assert machine.fence.resume(RUN) == ([f"Slurm: delete the reservation {NAME}", facts.RECORD], "")
+    assert machine.reservations == {}
+
+
+def test_a_reservation_that_is_over_is_made_again_and_its_end_moves_with_the_run(machine):
+    machine.joins_slurm()
+    machine.fence.drain(RESERVES)
+    later = replace(RESERVES, until=time.strftime(facts.TIME, time.gmtime(time.time() + 9000)))
+    machine.fence.drain(later)
+    assert machine.commands[-1].startswith(f"update ReservationName={NAME} EndTime=")
+    machine.reservations.clear()
+    machine.fence.drain(later)
+    assert machine.commands[-1].startswith("create reservation")
+    machine.reservations.clear()
+    assert machine.fence.resume(RUN) == ([facts.RECORD], "")
+
+
+def test_a_reservation_of_others_before_that_time_is_refused_before_anything_changes(machine):
+    machine.joins_slurm()
+    later, before = (time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + part)) for part in (9000, 3600))
+    machine.reservations["course"] = COURSE.format(before)
+    assert code(machine.fence.drain, RESERVES) == "F016"
+    assert (machine.fence.record(), machine.commands) == (None, [])
+    name, (found,) = machine.fence.reserved(host.AUTO)
+    assert (name, found["name"], found["end"]) == ("gpu-7", "course", "2099-01-01T00:00:00Z")
+    machine.reservations["course"] = COURSE.format(later)
+    assert machine.fence.drain(RESERVES)
+
+
+def test_a_reservation_that_slurm_refuses_is_told_in_its_words(machine):
+    machine.joins_slurm()
+    machine.other = "Requested nodes are busy"
+    with pytest.raises(Refusal, match=r"F016.*: Error creating the reservation: Requested nodes are busy"):
+        machine.fence.drain(RESERVES)
+    machine.fence.resume(RUN)
+    assert machine.fence.record() is None
+
+
+@pytest.mark.parametrize("until", [None, "tomorrow", "2026-01-01T00:00:00Z"])
+def test_a_reservation_has_an_end_that_is_to_come(machine, until):
+    machine.joins_slurm()
+    assert code(machine.fence.drain, replace(RESERVES, until=until)) == "F004"
+    assert machine.fence.record() is None
+
+
+def test_check_mode_reserves_nothing(machine):
+    machine.joins_slurm()
+    machine.module.check_mode = True
+    assert f"Slurm: reserve gpu-7 until {RESERVES.until}" in machine.fence.drain(RESERVES)
+    assert (machine.commands, machine.reservations) == ([], {})
+
+
+def test_without_slurm_there_is_nothing_to_reserve(machine):
+    assert facts.RECORD in machine.fence.drain(replace(RESERVES, until=None))
+    assert machine.fence.reserved(host.AUTO) == (None, [])
+    assert machine.commands == []
+
+
+def test_a_job_counts_on_a_node_that_has_no_fence_where_slurm_knows_it(machine):
+    machine.joins_slurm()
+    machine.jobs = "17 anna RUNNING NONE train\n"
+    assert machine.fence.users(1) == ""
+    assert machine.fence.users(1, machine.fence.reserved(host.AUTO)[0]) == "job 17 of anna (running)"
 
 
 def test_a_drain_that_was_there_before_is_still_there_afterwards(machine):

@@ -143,6 +143,7 @@ class Lab:
         given = {
             "reason": "",
             "held": False,
+            "reserve": False,
             "engine": "auto",
             "passing": [],
             "force": False,

@@ -35,7 +35,7 @@ CODES = {
         "{host} was still in use after {minutes} minutes ({who})",
         (
             "Run again when they are done, or wait longer: rollout_wait_minutes for a rollout, fence_wait_minutes for"
-            " fence.yml. The node is as it was."
+            " fence.yml, acceptance_wait_minutes for an acceptance. The node is as it was."
         ),
     ),
     "F007": (
@@ -79,6 +79,13 @@ CODES = {
     "F015": (
         "Kubernetes does not know the node {host}",
         "Set fence_kubernetes_node to its name there, or fence_engine: none for it. Nothing was changed.",
+    ),
+    "F016": (
+        "{host} cannot be reserved in Slurm until {until}: {detail}",
+        (
+            "Let it end before the other one begins (acceptance_until, fence_until), or ask who made that:"
+            " scontrol show reservation. The node is as it was."
+        ),
     ),
     "F020": (
         "the fence of {host} is recorded there as that of {name} in Kubernetes, which is another name than it has",
