@@ -122,8 +122,8 @@ class Cluster:
 def cluster():
     made = Cluster()
     for host in (made.head, *made.nodes.values()):
-        host.check_output("id wei || useradd --create-home --uid 2000 --comment Wei,wei@lab.example wei")
-    made.head.check_output("usermod --comment Wei,wei@lab.example wei")
+        host.check_output("id wei || useradd --create-home --uid 2000 --comment wei@lab.example wei")
+    made.head.check_output("usermod --comment wei@lab.example wei")
     made.head.check_output(
         f"cat > /usr/sbin/sendmail <<'END'\n{SENDMAIL}END\nchmod 755 /usr/sbin/sendmail; rm -f {MAILS}"
     )

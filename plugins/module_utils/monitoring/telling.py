@@ -53,8 +53,12 @@ def write(path: Path, text: str) -> None:
 
 
 def send(comment: str, subject: str, text: str, program: str = SENDMAIL) -> None:
-    """Mail to the address in the comment of an account, which role users puts there, where the node can mail."""
-    address = next((word for word in comment.split(",") if _MAIL.fullmatch(word)), None)
+    """Mail to the address in the comment of an account, which role users puts there, where the node can mail.
+
+    Its second to fourth fields, such as the room, are what people may change themselves, by chfn(1): they do not count.
+    """
+    fields = comment.split(",")
+    address = next((word for word in fields[:1] + fields[4:] if _MAIL.fullmatch(word)), None)
     if address is None or not os.access(program, os.X_OK):
         return
     mail = f"To: {address}\nSubject: {subject}\n\n{text}"

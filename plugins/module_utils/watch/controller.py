@@ -20,7 +20,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted, one_line
 from ansible_collections.gpulab.node.plugins.module_utils.monitoring import collector, metrics, telling
 from ansible_collections.gpulab.node.plugins.module_utils.slurm import attempts, control, queue
-from ansible_collections.gpulab.node.plugins.module_utils.watch import judge, reports, retries
+from ansible_collections.gpulab.node.plugins.module_utils.watch import hangs, judge, reports, retries
 from ansible_collections.gpulab.node.plugins.module_utils.watch.judge import Finding, Retry, WatchState
 
 if TYPE_CHECKING:
@@ -48,21 +48,23 @@ def told(finding: Finding) -> str:
     return one_line(f"job {finding.job} on {', '.join(finding.nodes)}: {finding.cause}{evidence}")
 
 
-def message(findings: list[Finding], host: str, said: Mapping[str, str]) -> str:
+def message(findings: list[Finding], host: str, said: Mapping[str, str], advice_of_hangs: str = HANGS) -> str:
     """Return what one person is told of some jobs; said has what became of retries, by the key of the attempt."""
-    lines = [f"{host}: {counted(len(findings), 'job')} of yours {'failed' if failed(findings) else 'failed or hangs'}."]
+    lines = [f"{host}: {counted(len(findings), 'job')} of yours {happened(findings)}."]
     for finding in findings[:SHOWN]:
-        advice = ADVICE[finding.kind] if finding.seen == judge.CRASH else HANGS.format(job=finding.job)
+        advice = ADVICE[finding.kind] if finding.seen == judge.CRASH else advice_of_hangs.format(job=finding.job)
         lines += [told(finding), "  " + (BACK.format(said=said[finding.key]) if finding.key in said else advice)]
     if len(findings) > SHOWN:
-        lines.append(f"and {len(findings) - SHOWN} more: squeue --me --states=all")
+        lines.append(f"and {len(findings) - SHOWN} more")
     started = "" if any(one.key in said for one in findings) else " and started nothing"
     return "\n".join([*lines, f"gpulab has ended nothing{started}."]) + "\n"
 
 
-def failed(findings: Iterable[Finding]) -> bool:
-    """Tell whether none of these still runs."""
-    return all(one.seen == judge.CRASH for one in findings)
+def happened(findings: Iterable[Finding]) -> str:
+    """Return in a few words what jobs do that this was found on."""
+    alike = {judge.CRASH: "failed", hangs.SLOW_START: "starts slowly"}
+    seen = {one.seen for one in findings}
+    return alike.get(seen.pop(), "hangs") if len(seen) == 1 else "failed or hangs"
 
 
 def due(
@@ -104,7 +106,7 @@ def measured(state: WatchState, now: float) -> str:
     found = metrics.Metrics()
     found.gauge("gpulab_watch_timestamp_seconds", "When the jobs were looked at.", now)
     for name, count in sorted(state.counts.items()):
-        seen, kind = name.split()
+        seen, kind = name.rsplit(maxsplit=1)
         found.counter("gpulab_watch_jobs_total", "Jobs that the watch has told of.", count, seen=seen, cause=kind)
     return found.text()
 
@@ -188,8 +190,7 @@ def main(arguments: list[str]) -> None:
     for finding in found:
         log(finding, said.get(finding.key, ""))
     for uid, findings in due(found, before.found, said).items():
-        subject = "a job that failed" if failed(findings) else "a job that hangs"
-        telling.tell(uid, subject, message(findings, os.uname().nodename, said))
+        telling.tell(uid, f"a job that {happened(findings)}", message(findings, os.uname().nodename, said))
     if METRICS.parent.is_dir():
         with contextlib.suppress(OSError):
             collector.write(METRICS, measured(state, now))

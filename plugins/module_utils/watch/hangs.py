@@ -5,7 +5,8 @@
 
 A hang needs stacks that were equal in three looks at least, no work on the network and nothing read or written; a rank
 that sends, reads or writes makes it none. A rank that is gone or stopped is a fact. All else is a suspicion, for a
-program may compute for long.
+program may compute for long. A slow start is one where ranks wait for others that have not come to them yet; only
+stacks of Python show it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.watch.looks import COLLECTIVE_WORDS, FILES, NETWORK, RankLook
+from ansible_collections.gpulab.node.plugins.module_utils.watch.looks import (
+    COLLECTIVE_WORDS,
+    FILES,
+    NETWORK,
+    STACKS,
+    STARTING_WORDS,
+    RankLook,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,10 +29,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.slurm.attempts import Attempt
     from ansible_collections.gpulab.node.plugins.module_utils.watch.reports import Report
 
-HANG, SUSPICION = "hang", "suspicion"
+HANG, SUSPICION, SLOW_START = "hang", "suspicion", "slow start"
 FRESH = 150  # seconds for which a report counts
 LOOKS = 3  # looks at a stack that have to be equal
 SHOWN = 8  # ranks that a cause names
+LONGEST = 100  # characters of a line of a stack
+STOPPED = ("T", "t")
 
 Ranks = dict[int, tuple[str, RankLook]]  # of each rank its node
 
@@ -35,9 +45,10 @@ def find(
     """Return (what is seen, cause, nodes, evidence) of a job that hangs; None for one that goes on, or is not known.
 
     silence: seconds for which nothing may have changed; grace: seconds after its start in which none is called a hang.
+    A slow start is told in these, too.
     """
     there = {name: reports[name] for name in attempt.nodes if name in reports and _says(reports[name], now)}
-    if attempt.state != "RUNNING" or now - attempt.start < grace or len(there) < len(attempt.nodes):
+    if attempt.state != "RUNNING" or len(there) < len(attempt.nodes):
         return None
     ranks: Ranks = {
         one.rank: (name, one) for name, said in there.items() for one in said.ranks or () if one.job == attempt.job
@@ -46,19 +57,61 @@ def find(
     still = [
         one for name, one in ranks.values() if one.looks >= LOOKS and _stands(one.still_since, there[name], now, late)
     ]
+    slow = _slow_start(attempt, ranks, there, now, late)
+    if slow or now - attempt.start < grace:
+        return slow
     moving = {number: one for number, one in ranks.items() if one[1] not in still}
     if 2 * len(still) < max(2, len(ranks)) or any(_works(one, there[name], now, late) for name, one in moving.values()):
         return None
     since = min(now - late, max(one.still_since or now for one in still))
     seen, cause, nodes = _cause(attempt, ranks, moving)
     what = sorted({name for one in still for name in one.quiet})
-    clock = time.strftime("%H:%M", time.localtime(since))
     return (
         seen,
         cause,
         nodes,
-        [f"since {clock} at the latest, {len(still)} of {len(ranks)} ranks stand: {', '.join(what)}"],
+        [f"since {_clock(since)} at the latest, {len(still)} of {len(ranks)} ranks stand: {', '.join(what)}"],
     )
+
+
+def _slow_start(
+    attempt: Attempt, ranks: Ranks, there: Mapping[str, Report], now: float, late: float
+) -> tuple[str, str, list[str], list[str]] | None:
+    """Return what find returns where ranks have waited for the others of their job for so many seconds; else None.
+
+    Their stacks alone count: who waits asks PyTorch's store again and again, which is some kilobytes a second.
+    """
+    here = {number: one for number, one in ranks.items() if one[1].at == STARTING_WORDS}
+    away = {number: one for number, one in ranks.items() if number not in here}
+    waiting = [
+        one
+        for name, one in here.values()
+        if one.looks >= LOOKS and _stands(one.quiet.get(STACKS), there[name], now, late)
+    ]
+    if not waiting or any(one.at == COLLECTIVE_WORDS for _name, one in away.values()):
+        return None
+    size = max(one.size for one in waiting)
+    missing = [number for number in range(min(size, len(ranks) + SHOWN)) if number not in ranks]
+    evidence = [f"since {_clock(now - late)} at the latest, {len(waiting)} of {size} ranks wait in {STARTING_WORDS}"]
+    if away:
+        evidence += [f"rank {number} on {away[number][0]} {_place(away[number][1])}" for number in sorted(away)[:SHOWN]]
+        return SLOW_START, f"{_named(away)} has not come to where the others wait", _nodes(away), evidence
+    if missing:
+        empty = sorted({*attempt.nodes} - {*_nodes(ranks)}) or attempt.nodes
+        return SLOW_START, f"rank {_numbers(missing)} of {size} is not there, and the others wait", empty, evidence
+    return SLOW_START, "all ranks wait for each other: they do not get connected", attempt.nodes, evidence
+
+
+def _place(one: RankLook) -> str:
+    """Return where a rank is that the others wait for."""
+    if one.state in STOPPED:
+        return "is stopped"
+    where = f"is in {one.at[:LONGEST]}" if one.at else "shows no stack of Python"
+    return f"{where}, and waits in the kernel, as for a disk or a file system" if one.state == "D" else where
+
+
+def _clock(since: float) -> str:
+    return time.strftime("%H:%M", time.localtime(since))
 
 
 def _says(report: Report, now: float) -> bool:
@@ -78,7 +131,7 @@ def _works(one: RankLook, report: Report, now: float, late: float) -> bool:
 def _cause(attempt: Attempt, ranks: Ranks, moving: Ranks) -> tuple[str, str, list[str]]:
     size = max(one.size for _name, one in ranks.values())
     gone = [number for number in range(min(size, len(ranks) + SHOWN)) if number not in ranks]
-    stopped = {number: one for number, one in ranks.items() if one[1].state in ("T", "t")}
+    stopped = {number: one for number, one in ranks.items() if one[1].state in STOPPED}
     waiting = {number: one for number, one in ranks.items() if one[1].state == "D"}
     told = {number: one for number, one in ranks.items() if one[1].at}
     outside = {number: one for number, one in told.items() if one[1].at != COLLECTIVE_WORDS}

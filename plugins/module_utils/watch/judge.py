@@ -124,7 +124,7 @@ def look(  # noqa: PLR0913, PLR0917 - what it judges by
         hang = hangs.find(attempt, reports, now, silence, grace)
         if hang:
             seen, cause, concerned, evidence = hang
-            name = f"{attempt.key} {cause}"
+            name = f"{attempt.key} {seen if seen == hangs.SLOW_START else cause}"  # one rank after the other may come
             if name not in done:
                 found.append(_finding(attempt, seen, UNKNOWN, cause, concerned, evidence, now))
             done[name] = now  # for as long as it lasts, it is no news

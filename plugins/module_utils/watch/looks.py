@@ -15,11 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.core.records import typed
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis import processes
+from ansible_collections.gpulab.node.plugins.module_utils.facts.processes import owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,16 +34,25 @@ SECONDS = 35.0  # what the looks of one minute may take: reading of a process th
 APART = 25  # seconds that two looks have to be apart to count as two
 MOST_LINES = 2000  # of one stack
 BUSY = 0.02  # cores: a rank that uses more stands nowhere, as far as the kernel can tell
-COLLECTIVE_WORDS = "a collective operation"
+COLLECTIVE_WORDS, STARTING_WORDS = "a collective operation", "init_process_group"
 COLLECTIVE = re.compile(
     r"\b(?:all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|barrier|_wait_for_work|monitored_barrier)\w*\b"
 )
+STARTING = re.compile(r"\binit_process_group \(")  # where the ranks of PyTorch wait until all have come
 # Control groups of Slurm's, from the root on: people may make some of the same names below their own.
 SLURMS_GROUP = r"/(?:slurm[^/]*(?:/uid_\d+)?|system\.slice/[^/]*slurmstepd\.scope)/job_(\d{1,10})"
 _STEP = re.compile(rf":{SLURMS_GROUP}/step_(\w+)")
 _INODE, _BYTES = re.compile(r"\bino:(\d+)"), re.compile(r"\bbytes_(?:sent|acked|received):(\d+)")
 _SOCKET = re.compile(r"socket:\[(\d+)\]\Z")
 _MOVED = "moved"
+# The user may write to what py-spy prints on, as it is his own process.
+_BOUNDED = '"$@" 2>/dev/null | head -c 1000000'
+PYTHON = ("python", "pt_main")  # what PyTorch calls its own
+MOST_PROCESSES, MOST_RANKS = 512, 64  # of one user who has no job of Slurm's
+
+Members = dict[tuple[int, int, int], list[int]]  # of each job, rank and size the processes
+Find = Callable[["Node", "Mapping[int, processes.Stat]"], Members]
+Names = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -144,25 +154,27 @@ def compare(seen: Iterable[Seen], memory: Mapping[str, Memory], now: float) -> t
     return kept, looks
 
 
-def look(
-    node: Node, memory: Mapping[str, Memory], now: float, seconds: float = SECONDS
-) -> tuple[dict[str, Memory], list[RankLook]] | None:
-    """Look at the ranks of all jobs; None where they could not all be looked at in time: none of them is gone then."""
-    child = Child(lambda emit: _read(node, emit), seconds)
-    if child.wait() != DONE:
-        return None
-    return compare([typed(one, Seen) for one in child.messages], memory, now)
+class Look:
+    """A look at ranks that has begun, in a child with a deadline; find says which processes are whose."""
+
+    def __init__(self, node: Node, seconds: float = SECONDS, find: Find | None = None) -> None:
+        """Begin it."""
+        self._child = Child(lambda emit: _read(node, emit, find or of_slurm), seconds)
+
+    def result(self, memory: Mapping[str, Memory], now: float) -> tuple[dict[str, Memory], list[RankLook]] | None:
+        """Return what compare does; None where not all ranks could be looked at in time: none of them is gone then."""
+        if self._child.wait() != DONE:
+            return None
+        return compare([typed(one, Seen) for one in self._child.messages], memory, now)
 
 
-def _read(node: Node, emit: Emit) -> None:
-    """Emit each rank: what can hang its reader is read last of each."""
-    table = processes.table(node)
+def of_slurm(node: Node, table: Mapping[int, processes.Stat]) -> Members:
+    """Return the ranks of Slurm's jobs."""
     members: dict[tuple[int, str], list[int]] = {}
     for pid in sorted(table, key=lambda one: table[one].start):
         place = _STEP.search(node.text(f"/proc/{pid}/cgroup"))
         if place and place[2] != "extern" and table[pid].command != "slurmstepd":
             members.setdefault((int(place[1]), place[2]), []).append(pid)
-    sockets, fabric = connections(node), _fabric(node)
     found: dict[tuple[int, int], list[int]] = {}
     sizes: dict[tuple[int, int], int] = {}
     for (job, step), pids in members.items():
@@ -171,8 +183,32 @@ def _read(node: Node, emit: Emit) -> None:
             if told:
                 found.setdefault((job, told[0]), []).append(pid)
                 sizes[job, told[0]] = told[1]
-    for (job, rank), pids in found.items():
-        pid = next((one for one in pids if table[one].command.startswith(("python", "pt_main"))), pids[0])
+    return {(*key, sizes[key]): pids for key, pids in found.items()}
+
+
+def of_torchrun(node: Node, table: Mapping[int, processes.Stat], uid: int) -> Members:
+    """Return the ranks that torchrun has started for a user here, by their places on this node; a job is its process.
+
+    Whose parent is another user's, or a rank itself, is none: nobody makes ranks of the job of others.
+    """
+    own = [pid for pid, stat in table.items() if stat.command.startswith(PYTHON) and owner(node, pid) == uid]
+    told = {pid: _told(node, pid, _LOCAL) for pid in sorted(own, key=lambda one: table[one].start)[:MOST_PROCESSES]}
+    found: Members = {}
+    for pid, pair in told.items():
+        parent = table[pid].parent
+        launched = parent in table and owner(node, parent) == uid and not _told(node, parent, _LOCAL)
+        if pair and launched and not _STEP.search(node.text(f"/proc/{pid}/cgroup")):
+            found.setdefault((parent, *pair), []).append(pid)
+    return dict([*found.items()][:MOST_RANKS])
+
+
+def _read(node: Node, emit: Emit, find: Find) -> None:
+    """Emit each rank: what can hang its reader is read last of each."""
+    table = processes.table(node)
+    found = find(node, table)
+    sockets, fabric = connections(node), _fabric(node)
+    for (job, rank, size), pids in found.items():
+        pid = next((one for one in pids if table[one].command.startswith(PYTHON)), pids[0])
         stat = table[pid]
         stack = _python_stack(node, pid)
         marks = {
@@ -181,21 +217,31 @@ def _read(node: Node, emit: Emit) -> None:
             FILES: _files(node, pid),
         }
         at = COLLECTIVE_WORDS if any(map(COLLECTIVE.search, stack)) else stack[0] if stack else ""
-        seen = Seen(job, rank, sizes[job, rank], pid, stat.start, stat.state, at[:200], stat.ticks, marks)
+        at = STARTING_WORDS if any(map(STARTING.search, stack)) else at
+        seen = Seen(job, rank, size, pid, stat.start, stat.state, at[:200], stat.ticks, marks)
         emit(asdict(replace(seen, marks={name: mark for name, mark in marks.items() if mark})))
 
 
 def _rank(node: Node, pid: int, step: str) -> tuple[int, int] | None:
     """Return rank and size of what a process belongs to, by what torchrun said, or else srun; None for a single one."""
+    return _told(node, pid, _TORCHRUN, _SRUN if step.isdigit() else None)
+
+
+def _told(node: Node, pid: int, names: Names, otherwise: Names | None = None) -> tuple[int, int] | None:
+    """Return the number and the count that the environment of a process has by these names, or by the others."""
     pairs = (one.partition("=")[::2] for one in node.text(f"/proc/{pid}/environ").split("\0"))
-    told = {name: value for name, value in pairs if name in _TOLD and value.isdigit() and len(value) < 8}  # noqa: PLR2004
-    names = _TORCHRUN if "RANK" in told else _SRUN if step.isdigit() else ()
-    numbers = [int(told[name]) for name in names if name in told]
+    told = {
+        name: value
+        for name, value in pairs
+        if name in (*names, *(otherwise or ())) and value.isdigit() and len(value) < 8  # noqa: PLR2004
+    }
+    wanted = names if names[0] in told else otherwise or ()
+    numbers = [int(told[name]) for name in wanted if name in told]
     return (numbers[0], numbers[1]) if len(numbers) == 2 and numbers[0] < numbers[1] > 1 else None  # noqa: PLR2004
 
 
 _TORCHRUN, _SRUN = ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
-_TOLD = frozenset({*_TORCHRUN, *_SRUN})
+_LOCAL = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -212,7 +258,8 @@ def _python_stack(node: Node, pid: int) -> list[str]:
     except OSError:  # it has just ended
         return []
     as_user = ["setpriv", f"--reuid={status.st_uid}", f"--regid={status.st_gid}", "--clear-groups", "--no-new-privs"]
-    text = node.start([*as_user, "py-spy", "dump", "--nonblocking", "--pid", str(pid)]).output() or ""
+    dump = [*as_user, "py-spy", "dump", "--nonblocking", "--pid", str(pid)]
+    text = node.start(["sh", "-c", _BOUNDED, "sh", *dump]).output() or ""
     return [line.strip() for line in text.splitlines()[:MOST_LINES] if line.startswith("    ")]
 
 

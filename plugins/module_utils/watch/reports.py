@@ -116,7 +116,7 @@ def _looked(node: Node, now: float) -> list[RankLook] | None:
         memory = records.read(path, dict[str, Memory], {})
     except Refusal:
         memory = {}
-    seen = looks.look(node, memory, now)
+    seen = looks.Look(node).result(memory, now)
     if seen is None:
         return None
     kept, found = seen

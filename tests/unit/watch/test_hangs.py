@@ -60,6 +60,63 @@ def test_the_rank_that_is_not_in_the_collective_operation_is_named():
     assert found(reports=reports) == ("suspicion", cause, ["two"])
 
 
+WAITS = replace(STILL, at=looks.STARTING_WORDS, quiet={looks.STACKS: NOW - HOUR})  # it asks the store meanwhile
+COMES = replace(STILL, at="exec_module (<frozen importlib._bootstrap_external>:940)", looks=1, quiet={})
+AWAY = "has not come to where the others wait"
+
+
+@pytest.mark.parametrize("start", [NOW - HOUR, NOW - 900])  # within the grace, too
+@pytest.mark.parametrize(
+    ("second", "expected", "evidence"),
+    [
+        (COMES, (f"rank 1 on two {AWAY}", ["two"]), [f"rank 1 on two is in {COMES.at}"]),
+        (
+            replace(COMES, state="D"),
+            (f"rank 1 on two {AWAY}", ["two"]),
+            [f"rank 1 on two is in {COMES.at}, and {DISK}"],
+        ),
+        (replace(STILL, state="T"), (f"rank 1 on two {AWAY}", ["two"]), ["rank 1 on two is stopped"]),
+        (replace(STILL, at=""), (f"rank 1 on two {AWAY}", ["two"]), ["rank 1 on two shows no stack of Python"]),
+        (None, ("rank 1 of 2 is not there, and the others wait", ["two"]), []),
+        (WAITS, ("all ranks wait for each other: they do not get connected", ["one", "two"]), []),
+    ],
+)
+def test_a_slow_start_names_the_rank_that_the_others_wait_for(second, expected, evidence, start):
+    ranks = (WAITS, replace(second, rank=1)) if second else (WAITS, None)
+    reports = {name: report(name, ranks=[one] if one else []) for name, one in zip(("one", "two"), ranks)}
+    seen, cause, nodes, told = hangs.find(replace(RUNS, start=start), reports, NOW, SILENCE, GRACE)
+    assert (seen, (cause, nodes)) == ("slow start", expected)
+    assert told[1:] == evidence
+    assert f"{1 + (second == WAITS)} of 2 ranks wait in init_process_group" in told[0]
+
+
+def test_ranks_that_have_not_waited_for_long_or_are_past_their_start_start_not_slowly():
+    young = replace(RUNS, start=NOW - 900)
+    fresh = replace(WAITS, quiet=dict.fromkeys(QUIET, NOW - 500))
+    assert found(fresh, COMES, of=young) is None
+    assert found(replace(WAITS, looks=2), COMES, of=young) is None
+    assert (
+        found(replace(WAITS, longest=400.0), replace(COMES, longest=1900.0), of=young) is None
+    )  # it was as long before
+    assert found(WAITS, replace(COMES, at=COLLECTIVE_WORDS), of=young) is None
+    assert found(STILL, COMES, of=young) is None  # no stack says it
+    assert found(reports={"one": report("one", ranks=[WAITS])}, of=young) is None  # the other node says nothing
+
+
+def test_a_slow_start_is_told_once_whoever_comes_meanwhile():
+    ranks = [replace(WAITS, size=4), *(replace(COMES, rank=number, size=4) for number in (1, 2, 3))]
+    state, told = WatchState(0), []
+    for minute in range(60):
+        come = [replace(one, at=looks.STARTING_WORDS) if one.rank <= minute // 15 else one for one in ranks]
+        now = NOW + 60 * minute
+        placed = {"one": report("one", ranks=come[:2]), "two": report("two", ranks=come[2:])}
+        reports = {name: replace(one, sent=now, received=now) for name, one in placed.items()}
+        state, new = judge.look(state, [RUNS], UP, reports, now, SILENCE, GRACE)
+        told += [(minute, one.seen, one.kind) for one in new]
+    assert told == [(0, "slow start", "unknown")]
+    assert state.counts == {"slow start unknown": 1}
+
+
 def without(*names, **values):
     """Return a rank of which these things move."""
     return replace(STILL, quiet={name: at for name, at in QUIET.items() if name not in names}, **values)
@@ -200,7 +257,7 @@ TORCHRUN = ("RANK=1", "WORLD_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"
     ],
 )
 def test_ranks_are_what_torchrun_or_srun_calls_so(tree, environ, step, expected):
-    _memory, said = looks.look(tree(environ, step), {}, NOW)
+    _memory, said = looks.Look(tree(environ, step)).result({}, NOW)
     assert [(one.rank, one.size) for one in said] == expected
     assert all((one.job, one.pid) == (7, 77) for one in said)
 
@@ -218,16 +275,16 @@ def test_ranks_are_what_torchrun_or_srun_calls_so(tree, environ, step, expected)
 def test_nobody_makes_ranks_of_the_job_of_others(tree, tmp_path, group, is_slurms):
     node = tree(TORCHRUN)
     (tmp_path / "proc/77/cgroup").write_text(f"1:name=systemd:/\n{group}\n")
-    assert bool(looks.look(node, {}, NOW)[1]) == is_slurms
+    assert bool(looks.Look(node).result({}, NOW)[1]) == is_slurms
 
 
 def test_what_a_rank_reads_and_writes_moves_it(tree, tmp_path):
     node = tree(TORCHRUN)
-    memory, _said = looks.look(node, {}, NOW)
-    memory, (same,) = looks.look(node, memory, NOW + 60)
+    memory, _said = looks.Look(node).result({}, NOW)
+    memory, (same,) = looks.Look(node).result(memory, NOW + 60)
     assert set(same.quiet) == {"stacks", "network", "files"}
     (tmp_path / "proc/77/io").write_text("rchar: 1\nwchar: 2\nsyscr: 9\nwrite_bytes: 8192\n")
-    _memory, (moved,) = looks.look(node, memory, NOW + 120)
+    _memory, (moved,) = looks.Look(node).result(memory, NOW + 120)
     assert set(moved.quiet) == {"stacks", "network"}
 
 
@@ -237,7 +294,7 @@ def test_a_stack_of_python_says_whether_a_rank_is_in_a_collective_operation(tree
     for name in ("py-spy", "setpriv"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    memory, (said,) = looks.look(tree(TORCHRUN), {}, NOW)
+    memory, (said,) = looks.Look(tree(TORCHRUN)).result({}, NOW)
     assert said.at == COLLECTIVE_WORDS
     assert (
         memory["77." + str(int(Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]))]
@@ -246,11 +303,22 @@ def test_a_stack_of_python_says_whether_a_rank_is_in_a_collective_operation(tree
     )
 
 
+def test_a_stack_of_python_says_whether_a_rank_waits_for_the_others_to_come(tree, tmp_path, monkeypatch):
+    waits = PY_SPY.replace("    all_reduce (", "    barrier (").replace("step (train", "init_process_group (torch/x")
+    (tmp_path / "py-spy").write_text(waits)
+    (tmp_path / "setpriv").write_text('#!/bin/sh\nshift 4; exec "$@"\n')
+    for name in ("py-spy", "setpriv"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    _memory, (said,) = looks.Look(tree(TORCHRUN)).result({}, NOW)
+    assert said.at == looks.STARTING_WORDS
+
+
 def test_ranks_that_cannot_all_be_looked_at_in_time_are_not_gone(tree, tmp_path, monkeypatch):
     (tmp_path / "setpriv").write_text("#!/bin/sh\nsleep 2\n")
     (tmp_path / "setpriv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert looks.look(tree(TORCHRUN), {}, NOW, seconds=0.5) is None
+    assert looks.Look(tree(TORCHRUN), 0.5).result({}, NOW) is None
 
 
 def test_the_sockets_of_a_process_are_counted():
