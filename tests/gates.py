@@ -26,6 +26,7 @@ MINUTES = {
     "conda": 12,
     "container_toolkit": 12,
     "environments": 12,
+    "export": 10,
     "watch": 20,
     "slurm": 12,
     "monitoring": 10,

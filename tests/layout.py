@@ -81,6 +81,7 @@ LEVELS: dict[str, tuple[dict[str, str], ...]] = {
             "acceptance": "whether a cluster is as it should be, measured and signed",
             "advisories": "which node has which of NVIDIA's known holes",
             "plan": "from facts, settings and catalog to a plan, or to a refusal",
+            "schedulers": "the nodes as files for Ray, SkyPilot and dstack",
             "usage": "who used the GPUs in a month",
         },
         {

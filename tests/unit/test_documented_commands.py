@@ -33,6 +33,7 @@ RUN_BY = {
     "ansible-playbook playbooks/usage.yml": "molecule/monitoring_server/test_monitoring_server.py",
     "ansible-playbook playbooks/advisories.yml": "molecule/container_toolkit/test_container_toolkit.py",
     "ansible-playbook playbooks/bmc.yml": "tests/unit/bmc/test_playbook.py",
+    "ansible-playbook playbooks/export.yml": "molecule/export/test_export.py",
     "ansible-playbook playbooks/acceptance.yml": "molecule/acceptance/test_acceptance.py",
     "ansible-playbook playbooks/acceptance_verify.yml": "tests/unit/acceptance/test_playbook.py",
     "ansible-playbook playbooks/bundle.yml": "tests/lab/test_offline.py",

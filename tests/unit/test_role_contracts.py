@@ -176,7 +176,7 @@ def test_every_role_begins_by_holding_the_node(role):
         begins
         or depends
         or role.name
-        in {"acceptance", "advisories", "bmc", "bundle", "capture", "diagnose", "rollout", "usage", "verify"}
+        in {"acceptance", "advisories", "bmc", "bundle", "capture", "diagnose", "export", "rollout", "usage", "verify"}
     )
 
 

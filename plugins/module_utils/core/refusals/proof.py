@@ -39,5 +39,9 @@ CODES = {
         "{count} hosts cannot be recorded at once",
         "Name one (-l), and look through its recording before the next. No file was written.",
     ),
+    "V009": (
+        "no node can be exported: {why}",
+        "Prove the nodes with the playbook verify, mend what the proof finds, and run again. No file was written.",
+    ),
 }
 refuse = partial(build, CODES)
