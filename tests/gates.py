@@ -116,7 +116,7 @@ FULL_TARGETS = (
     target("accident-test", 30),
     target("share-test", 60),
     target("slurm-test", 60),
-    target("test-vm", 120),
+    target("test-vm", 150),
     target("cuda-builds", 60),
 )
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.node.plugins.plugin_utils.peers.across_nodes import arrange
-from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import last_words
+from ansible_collections.gpulab.node.plugins.plugin_utils.report.hosts import known_facts
 
 FACTS = ("gpulab", "gpulab_environments", "gpulab_measurements")
 
@@ -28,15 +27,7 @@ class ActionModule(ActionBase):
         host, hostvars = task_vars["inventory_hostname"], task_vars["hostvars"]
         given = dict(self._task.args)
         among = given.pop("among", None) or task_vars["ansible_play_hosts_all"]
-        known = {name: hostvars[name]["ansible_facts"] for name in among}
-        hosts = {
-            # A node that could not be read or tested in this run may have facts of an earlier one.
-            name: {key: facts[key] for key in FACTS if key in facts}
-            if not last_words(hostvars[name]).get("unreachable")
-            else {}
-            for name, facts in known.items()
-        }
-        meeting = arrange(json.loads(json.dumps(hosts)))  # what hostvars hand out is tagged and lazy
+        meeting = arrange(known_facts(hostvars, among, FACTS))
         if host not in meeting.parts:
             skipped = {"state": "skipped", "reason": meeting.reasons.get(host, "it is in another group")}
             return {**result, "changed": False, "ansible_facts": {"gpulab_nodes_all_reduce": skipped}}

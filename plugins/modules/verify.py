@@ -85,7 +85,7 @@ options:
     type: dict
     default: {}
   across_nodes:
-    description: Whether M(gpulab.node.nodes_all_reduce) ran in this run, and is to be judged.
+    description: Whether M(gpulab.node.nodes_all_reduce) and M(gpulab.node.nodes_rdma) ran in this run, and are judged.
     type: bool
     default: false
   group_names:

@@ -41,8 +41,8 @@ def facts_of(known: dict[str, Any], level: str) -> dict[str, Any] | None:
     measured = level != "quick" and "gpulab_measurements" in known
     if not measured:
         return facts
-    measurements, across = known["gpulab_measurements"], known.get("gpulab_nodes_all_reduce")
-    return {**facts, "measurements": {**measurements, "nodes_all_reduce": across}}
+    across = {name: known.get(f"gpulab_{name}") for name in ("nodes_all_reduce", "nodes_rdma")}
+    return {**facts, "measurements": {**known["gpulab_measurements"], **across}}
 
 
 def applied(facts: dict[str, Any], plan: Plan | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ RUN_BY = {
     "ansible-playbook playbooks/bundle.yml": "tests/lab/test_offline.py",
     "ansible-playbook playbooks/bundle_verify.yml": "tests/unit/bundle/test_folder.py",
     "ansible-playbook playbooks/history.yml": "tests/unit/history/test_playbook.py",
+    "ansible-playbook playbooks/verify.yml -e verify_level=standard -e verify_across_nodes": "tests/vm/test_rdma.py",
     "ansible-playbook playbooks/nightly.yml": "molecule/nightly/converge.yml",
     "ansible-playbook playbooks/monitoring_server.yml": "molecule/monitoring_server/converge.yml",
     "ansible-playbook playbooks/diagnose.yml": "tests/unit/diagnosis/test_playbook.py",

@@ -42,6 +42,11 @@ class Machine:
 
     def start(self):
         """Switch it on, and return as soon as one can log in."""
+        self.switch_on()
+        self.wait_for_login()
+
+    def switch_on(self):
+        """Switch it on, and return at once."""
         backing = ["-b", self._disk, "-F", "raw"]
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, self._overlay], check=True, timeout=60)
         self._process = subprocess.Popen(
@@ -58,6 +63,9 @@ class Machine:
             stdin=subprocess.PIPE,
             stdout=self._console.open("wb"),
         )
+
+    def wait_for_login(self):
+        """Return as soon as one can log in."""
         self._wait(lambda: self._ssh("true", timeout=30).returncode == 0)
 
     def reboot(self, at_console=lambda: None):

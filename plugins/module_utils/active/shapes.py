@@ -170,6 +170,35 @@ class Across(Ended, total=False):
     wrong: int
 
 
+class OnRail(Ended, total=False):
+    """A program of perftest over one port, with the other node of a pair."""
+
+    device: str
+    port: int
+    test: str
+    mtu: int
+    write_gbps: float
+    latency_us: float
+
+
+class WithPeer(TypedDict, total=False):
+    """What came of a pair, as one of its nodes saw it."""
+
+    peer: str
+    state: str
+    reason: str
+    rails: list[OnRail]
+
+
+class Over(Ended, total=False):
+    """One node's part of RDMA between pairs of nodes."""
+
+    name: str
+    nodes: list[str]
+    meeting_point: str
+    pairs: list[WithPeer]
+
+
 class Met(TypedDict, total=False):
     """Who of the nodes is missing, and why; or why the first node was not met."""
 

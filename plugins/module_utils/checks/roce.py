@@ -154,7 +154,7 @@ def roce_address(node: Node) -> Iterator[Result]:
         return
     found = False
     for port in ports:
-        if not any(_fits(gid) for gid in port.get("gids", [])):
+        if not any(fits(gid) for gid in port.get("gids", [])):
             found = True
             yield warn(
                 f"{port_name(port)} has no address of RoCE v2 with IPv4",
@@ -168,20 +168,21 @@ def roce_address(node: Node) -> Iterator[Result]:
             for port in ports:
                 if wrong := _wrong_index(port, int(setting["value"])):
                     found = True
-                    fits = [str(gid["index"]) for gid in port.get("gids", []) if _fits(gid)]
+                    good = [str(gid["index"]) for gid in port.get("gids", []) if fits(gid)]
                     yield fail(
                         f"{INDEX}={setting['value']}: {wrong}",
                         "configure",
                         observed=setting["value"],
-                        expected=f"{' or '.join(fits) or 'another index'}, or no such line with NCCL 2.21 or later",
+                        expected=f"{' or '.join(good) or 'another index'}, or no such line with NCCL 2.21 or later",
                         reason=setting["file"],
                     )
     if not found:
-        indexes = sorted({next(gid["index"] for gid in port["gids"] if _fits(gid)) for port in ports})
+        indexes = sorted({next(gid["index"] for gid in port["gids"] if fits(gid)) for port in ports})
         yield ok(f"RoCE v2 with IPv4 at index {', '.join(map(str, indexes))}", indexes[0])
 
 
-def _fits(gid: Facts) -> bool:
+def fits(gid: Facts) -> bool:
+    """Tell whether an address is one that NCCL takes by itself: RoCE v2, of an IPv4 address."""
     return bool(gid["type"] == VERSION_2 and gid.get("ipv4"))
 
 

@@ -38,7 +38,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.containers impo
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import gpus as driver_gpus
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import running as driver_running
 from ansible_collections.gpulab.node.plugins.module_utils.checks.driver import versions as driver_versions
-from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import collectives, load, peers
+from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import collectives, load, peers, rdma
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import gpus as measured_gpus
 from ansible_collections.gpulab.node.plugins.module_utils.checks.measurements import node as measured_node
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
@@ -91,6 +91,7 @@ FILES = (
     measured_gpus,
     peers,
     collectives,
+    rdma,
     measured_node,
     load,
 )

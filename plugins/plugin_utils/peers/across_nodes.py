@@ -63,7 +63,7 @@ def arrange(hosts: dict[str, KnownHost]) -> Meeting:
     nodes = tuple(name for name in hosts if name not in reasons)
     if len(nodes) < ENOUGH:
         return Meeting(backend, reasons={**dict.fromkeys(nodes, ALONE), **reasons})
-    ways = {name: way for name in nodes if (way := _interface(hosts[name]))}
+    ways = {name: way for name in nodes if (way := interface(hosts[name]))}
     address = ways[nodes[0]]["ipv4"]
     taking_part = {name: _share(hosts[name]) for name in nodes} if backend == NCCL else {}
     parts: dict[str, MeetingPart] = {
@@ -104,11 +104,11 @@ def _why_not(known: KnownHost, backend: str) -> str | None:
         return NO_PYTORCH
     if backend == NCCL and not _able(known):
         return IN_USE if _real(known) else NO_GPU
-    interface = _interface(known)
-    if not interface:
+    way = interface(known)
+    if not way:
         return "the interface to the other nodes is unknown (nccl_interface)"
     # It is where the other nodes come to.
-    return None if is_address(interface.get("ipv4")) else f"its interface {interface['name']} has no IPv4 address"
+    return None if is_address(way.get("ipv4")) else f"its interface {way['name']} has no IPv4 address"
 
 
 def _real(known: KnownHost) -> bool:
@@ -126,7 +126,7 @@ def _able(known: KnownHost) -> list[str]:
     return [uuid for uuid in able if uuid not in taken]
 
 
-def _interface(known: KnownHost) -> Interface | None:
+def interface(known: KnownHost) -> Interface | None:
     """Return the interface that NCCL meets over: the one that a setting on the node names, else the default route's."""
     network = known["gpulab"].get("network") or []
     there = {setting["name"]: setting["value"] for setting in known["gpulab"].get("nccl") or []}

@@ -322,7 +322,7 @@ MEASUREMENTS = {
         "taken": LEFT_OUT,
     },
     "all_reduce": {**ENDED, **_numbers("gpus", "all_reduce_gbs", "wrong"), "by": LEFT_OUT},
-    **_left_out("python", "container", "mounts", "data_loading", "nodes_all_reduce"),
+    **_left_out("python", "container", "mounts", "data_loading", "nodes_all_reduce", "nodes_rdma"),
 }
 FRAMEWORK = {
     **dict.fromkeys(("python", "version", "cuda"), VERSION),

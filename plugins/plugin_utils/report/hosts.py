@@ -99,6 +99,22 @@ def gather(
     return plain
 
 
+def known_facts(hostvars: Mapping[str, Any], names: Iterable[str], facts: Iterable[str]) -> dict[str, Any]:
+    """Return these of each host's ansible_facts as plain data; none of a host that this run could not reach.
+
+    A node that could not be read or tested in this run may have facts of an earlier one.
+    """
+    known = {name: hostvars[name]["ansible_facts"] for name in names}
+    found = {
+        name: {key: own[key] for key in facts if key in own}
+        if not last_words(hostvars[name]).get("unreachable")
+        else {}
+        for name, own in known.items()
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))  # what hostvars hand out is tagged and lazy
+    return plain
+
+
 def last_words(known: Any) -> dict[str, Any]:
     """Return the result that keeps a host from being judged; nothing where there is none.
 

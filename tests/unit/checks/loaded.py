@@ -83,12 +83,26 @@ def measured(model: str) -> dict[str, Any]:
             "all_reduce_gbs": 300.0,
             "wrong": 0,
         },
+        "nodes_rdma": _rdma(facts["infiniband"]),
         "all_reduce": {"state": "done", "by": "nccl-tests", "all_reduce_gbs": 800.0, "wrong": 0, "gpus": len(gpus)},
         "container": {"state": "done", "image": "base", "expected": len(gpus), "seen": len(gpus)},
         "mounts": [MOUNT],
         "data_loading": [LOADING],
     }
     return machines.unshared(facts)
+
+
+def _rdma(ports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what RDMA with another node measured; made-up rates."""
+    if not ports:
+        return {"state": "skipped", "reason": "no InfiniBand or RoCE port is in use"}
+    rails = [
+        {"device": port["device"], "port": port["port"], "state": "done", "mtu": port["mtu"], **test}
+        for port in ports
+        for test in ({"test": "ib_write_bw", "write_gbps": 390.0}, {"test": "ib_send_lat", "latency_us": 1.9})
+    ]
+    meeting = {"name": "node1", "nodes": ["node1", "node2"], "meeting_point": "192.0.2.1 port 23457"}
+    return {"state": "done", **meeting, "pairs": [{"peer": "node2", "state": "done", "rails": rails}]}
 
 
 def _between(peers: list[dict[str, Any]]) -> dict[str, Any]:

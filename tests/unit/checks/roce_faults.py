@@ -6,7 +6,7 @@ from typing import Any
 
 from unit import machines
 
-from . import nodes
+from . import loaded, nodes
 from .faults import Fault, all_of, put
 from .nccl_faults import nccl
 
@@ -144,4 +144,91 @@ ROCE_FAULTS = [
         "configure",
         says="mlx5_7",
     ),
+]
+ACROSS = {"level": "standard", "across_nodes": True}
+RAILS = "measurements.nodes_rdma.pairs.0.rails"
+REFUSED = {"code": 1, "name": "Failed to modify QP to RTR"}
+
+
+def on_rail(**changes: Any) -> Any:
+    """Return an injection into the first measurement of RDMA with the other node."""
+    return lambda facts: facts["measurements"]["nodes_rdma"]["pairs"][0]["rails"][0].update(changes)
+
+
+def between(name: str, inject: Any, remedy: str, severity: str = "fail", **more: Any) -> Fault:
+    """Return a fault that shows when nodes send each other RDMA."""
+    return Fault(
+        name, "h100x8", inject, "rdma-nodes", remedy, severity, healthy=loaded.measured, declared=ACROSS, **more
+    )
+
+
+def _without(*keys: str) -> Any:
+    def inject(facts: dict[str, Any]) -> None:
+        for key in keys:
+            del facts["measurements"]["nodes_rdma"]["pairs"][0]["rails"][0][key]
+
+    return inject
+
+
+BETWEEN_NODES = [
+    between(
+        "RDMA does not pass to a node",
+        all_of(on_rail(state="failed", error=REFUSED), _without("write_gbps")),
+        "check_network",
+        says="RDMA does not pass from mlx5_0 port 1 to node2",
+    ),
+    between(
+        "RDMA to a node does not end",
+        all_of(on_rail(state="late", seconds=30.0), _without("write_gbps")),
+        "check_network",
+        says="no end within 30 s",
+    ),
+    between(
+        "RDMA to a node is slow",
+        on_rail(write_gbps=96.0),
+        "check_network",
+        "warn",
+        says="96 Gb/s, below 320, of a port",
+    ),
+    between("a node's packets are smaller", on_rail(mtu=1024), "set_interface", "warn", says="node2 has a smaller MTU"),
+    between(
+        "a node leaves in the middle of RDMA",
+        lambda facts: facts["measurements"]["nodes_rdma"]["pairs"][0].update(state="lost", reason="timed out"),
+        "check_network",
+        says="node2 left",
+    ),
+    between(
+        "no perftest on a node",
+        put(
+            "measurements.nodes_rdma",
+            {"state": "failed", "error": {"code": None, "name": "ib_write_bw is not installed (package perftest)"}},
+        ),
+        "install_software",
+        "warn",
+        says="not measured",
+    ),
+    between(
+        "a perftest that would listen to all",
+        put(
+            "measurements.nodes_rdma",
+            {"state": "failed", "error": {"code": None, "name": "its perftest is too old: it does not know -x"}},
+        ),
+        "upgrade_software",
+        "info",
+    ),
+    between(
+        "the first node of RDMA cannot be reached",
+        put(
+            "measurements.nodes_rdma",
+            {
+                "state": "unreachable",
+                "nodes": ["node1", "node2"],
+                "meeting_point": "192.0.2.1 port 23457",
+                "reason": "No route to host",
+            },
+        ),
+        "check_network",
+        says="node1 cannot be reached",
+    ),
+    between("a node gives no answer about RDMA", put("measurements.nodes_rdma", None), "check_network"),
 ]

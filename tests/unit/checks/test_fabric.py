@@ -3,10 +3,10 @@
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.checks.runner import verify
 
-from . import nodes
+from . import loaded, nodes
 from .faults import all_of, put
 from .nccl_faults import nccl
-from .roce_faults import ALONE, healthy, roce_port
+from .roce_faults import ACROSS, ALONE, healthy, on_rail, roce_port
 
 FABRIC = ("infiniband", "gpudirect", "rdma-programs", "port-downs", "memlock")
 ON_ROCE = ("roce-ports", "roce-mtu", "roce-address", "roce-pause")
@@ -111,3 +111,27 @@ def test_a_list_of_nccl_says_which_ports_count():
     facts = healthy("h100x8")
     all_of(ALONE, named, put("infiniband.1.state", "down"))(facts)
     assert severities(facts, ["roce-ports"]) == {"roce-ports": "warn"}
+
+
+def over_nodes(*injections):
+    facts = loaded.measured("h100x8")
+    all_of(*injections)(facts)
+    return [r for r in verify(nodes.node(facts, **ACROSS)) if r.id == "rdma-nodes"]
+
+
+def test_rdma_between_nodes_is_told_with_its_figures():
+    (result,) = over_nodes()
+    assert (result.severity, result.observed, result.unit) == ("ok", 390.0, "Gb/s")
+    assert result.summary == "RDMA with node2: 390 Gb/s or more, latency 1.9 us or less"
+
+
+def test_soft_roces_rate_is_not_judged():
+    soft = [put(f"infiniband.{number}.card", None) for number in range(8)]
+    (result,) = over_nodes(*soft, on_rail(write_gbps=0.05))
+    assert (result.severity, result.reason) == ("ok", "soft-RoCE: the rate is not judged")
+
+
+def test_one_node_is_not_blamed_for_another_that_did_not_come():
+    pair = {"peer": "node2", "state": "missing", "reason": "ib_write_bw is not installed (package perftest)"}
+    (result,) = over_nodes(put("measurements.nodes_rdma.pairs", [pair]))
+    assert (result.severity, result.reason) == ("unknown", "node2: ib_write_bw is not installed (package perftest)")

@@ -129,7 +129,8 @@ def judged(machine: str, level: str = "burn-in") -> list[Any]:
     known["gpulab_environments"], known["gpulab_cuda_compiled"] = whole["environments"], whole["cuda_compiled"]
     known["gpulab_container_started"] = whole["container_started"]
     known["gpulab_measurements"] = {**whole["measurements"], "level": level}
-    known["gpulab_nodes_all_reduce"] = whole["measurements"]["nodes_all_reduce"]
+    for name in ("nodes_all_reduce", "nodes_rdma"):
+        known[f"gpulab_{name}"] = whole["measurements"][name]
     facts = facts_of(known, level)
     assert facts
     budget = None if machine == "gb10" else 100_000  # it tells of no limit
