@@ -82,8 +82,8 @@ ansible_facts:
         - "C(schema) is 1. C(simulated) is V(false), or the simulator's own line where GPUs are simulated."
         - "C(system), C(pci), C(hardware), C(kernels), C(modules), C(nouveau), C(forbidden), C(module_options),
           C(driver), C(cuda), C(libraries), C(nvml), C(users_of_gpus), C(filesystems), C(engines), C(containers),
-          C(network), C(infiniband), C(imex), C(nccl), C(nccl_files), C(nccl_own), C(group), C(monitoring), C(limits),
-          C(services), C(long_steps), C(fence), C(slurm), C(accounts), C(directory), C(model_store),
+          C(network), C(infiniband), C(ofed), C(imex), C(nccl), C(nccl_files), C(nccl_own), C(group), C(monitoring),
+          C(limits), C(services), C(long_steps), C(fence), C(slurm), C(accounts), C(directory), C(model_store),
           C(work_images),
           C(kernel_log), C(storage), C(own_files), C(gpu_settings), C(tuning), C(data_loading), C(receipts) hold what
           was read; V(null) is what could not be."

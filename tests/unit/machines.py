@@ -162,6 +162,7 @@ BARE: dict[str, Any] = {
     },
     "network": [],
     "infiniband": [],
+    "ofed": False,
     "imex": {"nodes": [], "own": False, "state": None, "channel": False},
     "nccl": [],
     "nccl_files": {},

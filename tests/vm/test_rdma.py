@@ -5,6 +5,7 @@ What soft-RoCE does in seconds says nothing of a card: no rate is looked at but 
 
 import functools
 import json
+import re
 
 import golden as golden_disk
 import pytest
@@ -144,6 +145,17 @@ def play(machines, directory, say):
 
 
 @pytest.fixture
+def role(play):
+    """Return a function that applies the role nccl to a machine, and returns how many tasks changed something."""
+
+    def apply(*arguments):
+        told = play("tests/vm/rdma_role.yml", "-l", "rdma0", *arguments, timeout=SECONDS)
+        return int(re.search(r"changed=(\d+)", told.rpartition("\nRECAP")[2])[1])
+
+    return apply
+
+
+@pytest.fixture
 def proof(play, tmp_path):
     """Return a function that judges the adapters of nodes, and returns what it found of each."""
 
@@ -213,3 +225,20 @@ def test_a_fault_is_found_by_its_check(machines, proof, fault):
         machine.run(f"{mended}\nprintf '%s' '{SETTINGS}' >/etc/nccl.conf")
     assert {(one["id"], one["severity"]) for one in findings} == {(check, severity)}
     assert any(says in one["summary"] for one in findings), findings
+
+
+def test_the_role_brings_what_programs_need_and_takes_back_only_that(machines, role):
+    machine = machines["rdma0"]
+    machine.run("apt-get purge --yes --quiet perftest infiniband-diags", SECONDS)
+    machine.run("touch /usr/bin/ofed_info")  # as if the vendor's own software were there
+    role()
+    machine.fails("command -v ib_write_bw")
+    machine.run("rm /usr/bin/ofed_info")
+    assert role("--check") > 0
+    machine.fails("command -v ib_write_bw")
+    assert role() > 0
+    machine.run("ib_write_bw --version && command -v ibstat")
+    assert role() == 0
+    assert role("-e", "nccl_rdma_state=absent") > 0
+    machine.fails("command -v ib_write_bw")
+    machine.run("ibv_devinfo")  # which was there before

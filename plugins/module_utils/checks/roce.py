@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.machine import Gid
 
 KERNEL_GUIDE = "https://docs.kernel.org/infiniband/sysfs.html"
 NCCL_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -181,7 +182,7 @@ def roce_address(node: Node) -> Iterator[Result]:
         yield ok(f"RoCE v2 with IPv4 at index {', '.join(map(str, indexes))}", indexes[0])
 
 
-def fits(gid: Facts) -> bool:
+def fits(gid: Facts | Gid) -> bool:
     """Tell whether an address is one that NCCL takes by itself: RoCE v2, of an IPv4 address."""
     return bool(gid["type"] == VERSION_2 and gid.get("ipv4"))
 

@@ -115,6 +115,7 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
         "containers": containers.read(node),
         "network": network.read(node),
         "infiniband": infiniband_query.facts(),
+        "ofed": infiniband.vendors(node),
         "imex": imex_query.facts(),
         "nccl": nccl_settings,
         "nccl_files": nccl.read_files(node, nccl_settings),

@@ -24,6 +24,10 @@ MOST_EMPTY = 16  # entries of a table of addresses in a row; it has up to 1024, 
 _DEVICE, _PORT, _MTU = (re.compile(rf"{name}:\s+(\w+)") for name in ("^hca_id", r"\bport", "active_mtu"))
 
 
+# Of DOCA-OFED and MLNX_OFED: their programs and libraries, and their modules of the kernel, fit only each other.
+VENDOR = "/usr/bin/ofed_info"
+
+
 def path_mtu(mtu: int) -> int | None:
     """Return the bytes of data in a packet that a network interface of this MTU has room for; None for none."""
     return next((size for size in PATH_MTUS if size <= mtu - ROCE_OVERHEAD), None)
@@ -159,3 +163,8 @@ def _hours(uptime: str) -> float | None:
 def _word(text: str) -> str:
     """Return the word of "4: ACTIVE"."""
     return text.rpartition(":")[2].strip().lower()
+
+
+def vendors(node: Node) -> bool:
+    """Return the fact ``ofed``: whether the node has the vendor's own software for its adapters."""
+    return node.exists(VENDOR)

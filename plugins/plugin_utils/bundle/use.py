@@ -82,6 +82,7 @@ def _packages(plan: Mapping[str, Any]) -> Iterable[str]:
         "nvidia_driver": plan["driver"]["packages"],
         "cuda": [wish for one in plan["cuda"]["toolkits"] for wish in one["packages"]],
         "container_toolkit": [*toolkit["packages"], *toolkit["engine_packages"]],
+        "nccl": plan["nccl"]["packages"],
     }
     return dict.fromkeys(wish for role, wishes in parts.items() if role in plan["due"] for wish in wishes)
 

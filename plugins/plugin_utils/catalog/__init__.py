@@ -96,6 +96,11 @@ class Catalog:
         """Names and globs of the packages that a driver has for a display, whoever made it."""
         return list(self._platforms["display_packages"])
 
+    @property
+    def rdma_packages(self) -> dict[str, list[str]]:
+        """Names of the packages for InfiniBand and RoCE, by the systems' family."""
+        return {family: list(record["packages"]) for family, record in self._platforms["rdma_packages"].items()}
+
     @cached_property
     def repositories(self) -> dict[str, Record]:
         """Package repositories by id."""

@@ -75,6 +75,7 @@ class ReadFacts(TypedDict):
     containers: Containers
     network: list[Interface]
     infiniband: list[InfinibandPort]
+    ofed: bool
     imex: Imex
     nccl: list[NcclSetting]
     nccl_files: dict[str, NcclFile]

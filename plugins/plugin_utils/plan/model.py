@@ -328,11 +328,13 @@ class GpuSettings(TypedDict):
 
 
 class Nccl(TypedDict):
-    """The content of /etc/nccl.conf, the kernel modules that it needs, and nccl-tests."""
+    """The content of /etc/nccl.conf, the kernel modules and packages that it needs, and nccl-tests."""
 
     settings: list[NcclSetting]
     file: str
     modules: list[str]
+    packages: list[str]
+    retired: list[str]
     tests: NcclTests | None
     because: list[str]
 

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks import nccl as nccl_check
+from ansible_collections.gpulab.node.plugins.module_utils.checks import roce
 from ansible_collections.gpulab.node.plugins.module_utils.cuda import nvcc
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.versions import same_or_newer
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan import overrides, tuning
@@ -35,8 +36,17 @@ if TYPE_CHECKING:
 TESTS = "/opt/gpulab-nccl-tests"
 PEERMEM = "nvidia-peermem"
 PASSING = ("wireless", "tunnel")  # interfaces that come and go; NCCL does not start with one that is gone
+FINDS_ADDRESS = "2.21"  # of NCCL: finds the address of RoCE v2 by itself from then on
 FASTER = 2  # an interface that is this many times as fast as the one chosen is worth a word
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+")
+
+
+class _Programs(TypedDict):
+    """Which packages the node gets for its adapters, which go where gpulab brought them, and why."""
+
+    packages: list[str]
+    retired: list[str]
+    because: list[str]
 
 
 class _Part(TypedDict):
@@ -55,12 +65,19 @@ def plan(case: Case, driver: Driver, cuda: Cuda, library: Library | None, tuned:
     """
     parts = [_part(_setting("NCCL_DEBUG", "WARN", "NCCL logs errors only."))]
     if case.gpus:
-        parts += [_interface(case), _adapters(case), _between_gpus(case, tuned), _gpudirect(case, driver)]
+        parts += [
+            _interface(case),
+            _adapters(case),
+            _index(case, library),
+            _between_gpus(case, tuned),
+            _gpudirect(case, driver),
+        ]
     else:
         parts.append(
             _part(because="An image is built without a GPU, so settings that depend on the machine are left out.")
         )
-    because = [line for part in parts for line in part["because"]]
+    programs = _programs(case)
+    because = [line for part in parts for line in part["because"]] + programs["because"]
     settings = _overridden({one["name"]: one for part in parts for one in part["settings"]}, case)
     for name, value in case.facts["nccl_own"].items():
         if settings.pop(name, None):
@@ -77,9 +94,28 @@ def plan(case: Case, driver: Driver, cuda: Cuda, library: Library | None, tuned:
         "settings": chosen,
         "file": "".join(f"{line}\n" for line in lines),
         "modules": [module for part in parts for module in part["modules"]],
+        "packages": programs["packages"],
+        "retired": programs["retired"],
         "tests": _tests(case, driver, cuda, library),
         "because": because,
     }
+
+
+def _programs(case: Case) -> _Programs:
+    """Return what programs need of the system to use InfiniBand or RoCE; never beside the vendor's own software."""
+    names = case.catalog.rdma_packages[case.platform["family"]]
+    none: _Programs = {"packages": [], "retired": [], "because": []}
+    if case.wishes["nccl_state"] != "present" or case.wishes["nccl_rdma_state"] != "present":
+        return {**none, "retired": names}
+    # A container has its host's adapters. One whose driver fails today is no reason to take its programs away.
+    if case.container or not case.facts["infiniband"]:
+        return none
+    if case.facts["ofed"]:
+        told = (
+            "DOCA-OFED or MLNX_OFED is on the node (ofed_info) and is left alone: the system's rdma-core fits neither"
+        )
+        return {**none, "because": [f"{told}."]}
+    return {"packages": names, "retired": [], "because": ["Programs use the adapters by the system's rdma-core."]}
 
 
 def _tests(case: Case, driver: Driver, cuda: Cuda, library: Library | None) -> NcclTests | None:
@@ -167,6 +203,20 @@ def _adapters(case: Case) -> _Part:
     left_out = [_port(port) for port in case.facts["infiniband"] if port not in chosen]
     reason += f"; {', '.join(left_out)} left out, slower or down." if left_out else "."
     return _part(_setting("NCCL_IB_HCA", "=" + ",".join(map(_port, chosen)), reason))
+
+
+def _index(case: Case, library: Library | None) -> _Part:
+    """Name the address of RoCE v2 to an NCCL that does not look for it; one index holds for all ports."""
+    ports = [port for port in _ports(case) if port["link_layer"] != "infiniband"]
+    if not ports or library is None or same_or_newer(library["version"], FINDS_ADDRESS):
+        return _part()
+    good = [{gid["index"] for gid in port["gids"] if roce.fits(gid)} for port in ports]
+    common = sorted(set.intersection(*good))
+    if not common:
+        told = f"NCCL {library['version']} needs an index of RoCE v2 with IPv4, but the ports have none in common"
+        return _part(because=f"{told}. NCCL {FINDS_ADDRESS} and later find it.")
+    reason = f"NCCL before {FINDS_ADDRESS} takes the first address, which is of RoCE v1 or passes no router."
+    return _part(_setting("NCCL_IB_GID_INDEX", str(common[0]), reason))
 
 
 def _port(port: InfinibandPort) -> str:

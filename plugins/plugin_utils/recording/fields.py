@@ -273,7 +273,9 @@ FACTS = {
     **_left_out(
         "nouveau", "forbidden", "module_options", "cuda", "libraries", "users_of_gpus", "filesystems", "engines"
     ),
-    **_left_out("containers", "network", "imex", "nccl", "nccl_files", "nccl_own", "group", "monitoring", "limits"),
+    **_left_out(
+        "containers", "network", "ofed", "imex", "nccl", "nccl_files", "nccl_own", "group", "monitoring", "limits"
+    ),
     **_left_out("services", "long_steps", "fence", "slurm", "accounts", "directory", "model_store", "work_images"),
     **_left_out("storage", "own_files", "gpu_settings", "tuning", "data_loading", "reboot", "receipts"),
 }

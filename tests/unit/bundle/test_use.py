@@ -38,9 +38,9 @@ NO_MODELS = {"model_store_folder": None, "model_store_state": "present", "model_
 
 
 def plan(**parts):
-    due = {"nvidia_driver": [], "cuda": [], "container_toolkit": [], "environments": [], "model_store": []}
+    due = {"nvidia_driver": [], "cuda": [], "container_toolkit": [], "environments": [], "model_store": [], "nccl": []}
     packages = {"driver": {"packages": ["driver=580.*"]}, "container_toolkit": {"packages": [], "engine_packages": []}}
-    packages["cuda"] = {"toolkits": []}
+    packages |= {"cuda": {"toolkits": []}, "nccl": {"packages": []}}
     return {**packages, "environments": [ENVIRONMENT], "due": due, **parts}
 
 
@@ -64,6 +64,7 @@ def test_a_bundle_of_another_release_is_refused():
         ({"container_toolkit": {"packages": ["ctk=2"], "engine_packages": []}}, "the package ctk=2"),
         ({"container_toolkit": {"packages": [], "engine_packages": ["podman"]}}, "the package podman"),
         ({"cuda": {"toolkits": [{"packages": ["cuda-toolkit-13-2"]}]}}, "the package cuda-toolkit-13-2"),
+        ({"nccl": {"packages": ["perftest"]}}, "the package perftest"),
         ({"environments": [{**ENVIRONMENT, "name": "other"}]}, "the environment other"),
         ({"environments": [{**ENVIRONMENT, "requirements": ["numpy"]}]}, "the environment vision as it is now"),
         ({"environments": [{**ENVIRONMENT, "python": "3.12"}]}, "the environment vision as it is now"),

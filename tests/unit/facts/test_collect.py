@@ -18,9 +18,9 @@ from sim.build import build
 KEYS = [
     "schema", "simulated", "system", "pci", "hardware", "kernels", "modules", "nouveau", "forbidden",
     "module_options", "driver", "cuda", "libraries", "nvml", "users_of_gpus", "filesystems", "engines", "containers",
-    "network", "infiniband", "imex", "nccl", "nccl_files", "nccl_own", "group", "monitoring", "limits", "services",
-    "long_steps", "fence", "slurm", "accounts", "directory", "model_store", "work_images", "kernel_log", "storage",
-    "own_files", "gpu_settings", "tuning", "data_loading", "reboot",
+    "network", "infiniband", "ofed", "imex", "nccl", "nccl_files", "nccl_own", "group", "monitoring", "limits",
+    "services", "long_steps", "fence", "slurm", "accounts", "directory", "model_store", "work_images", "kernel_log",
+    "storage", "own_files", "gpu_settings", "tuning", "data_loading", "reboot",
 ]  # fmt: skip
 KERNEL = "6.1.0-50-amd64"
 

@@ -209,6 +209,71 @@ def test_the_file_is_as_nccl_reads_it(topology):
     assert not any("=" in line for line in lines[::2])
 
 
+def on_roce(version, *tables):
+    """Return NCCL's settings of a node whose ports of RoCE have IPv4 addresses at these indexes, and the reasons."""
+    ports = [
+        {
+            **port(f"mlx5_{number}", layer="ethernet"),
+            "gids": [{"index": 0, "gid": "fe80::1", "type": "RoCE v2", "ipv4": None}]
+            + [{"index": index, "gid": "::ffff:10.9.0.1", "type": "RoCE v2", "ipv4": "10.9.0.1"} for index in table],
+        }
+        for number, table in enumerate(tables)
+    ]
+    node = facts(gpus=[H100_SXM])
+    node.update(infiniband=ports)
+    wishes = {"nvidia_driver_source": "nvidia", "cuda_toolkits": ["12.4"], "nccl_version": version}
+    plan = resolve(node, options.complete(wishes), catalog.load(), TODAY)["nccl"]
+    return {one["name"]: one["value"] for one in plan["settings"]}, " ".join(plan["because"])
+
+
+def test_an_nccl_that_does_not_look_for_its_address_is_told_the_index_that_fits_all_ports():
+    assert on_roce("2.20.5", [1, 3], [3])[0]["NCCL_IB_GID_INDEX"] == "3"
+
+
+def test_an_nccl_that_finds_its_address_is_told_none():
+    assert "NCCL_IB_GID_INDEX" not in on_roce("2.21.5", [3], [3])[0]
+
+
+def test_no_index_is_named_that_some_port_does_not_have():
+    settings, because = on_roce("2.20.5", [1], [3])
+    assert "NCCL_IB_GID_INDEX" not in settings
+    assert "none in common" in because
+
+
+def programs(**changes):
+    """Return the packages for adapters, those that go, and the reasons, of a node with one port that is down."""
+    wishes = {name: changes.pop(name) for name in ("nccl_state", "nccl_rdma_state") if name in changes}
+    node = facts(changes.pop("platform", "debian-12"), gpus=[H100_SXM], **changes.pop("system", {}))
+    node.update({"infiniband": [port("mlx5_0", state="down")], **changes})
+    plan = resolve(node, options.complete(wishes), catalog.load(), TODAY)["nccl"]
+    return plan["packages"], plan["retired"], " ".join(plan["because"])
+
+
+def test_a_node_with_adapters_gets_what_programs_need_to_use_them():
+    names, retired, because = programs()
+    assert {"rdma-core", "ibverbs-providers", "perftest", "infiniband-diags"} <= set(names)
+    assert (retired, "rdma-core" in because) == ([], True)
+    assert {"rdma-core", "libibverbs-utils", "perftest"} <= set(programs(platform="rhel-9")[0])
+
+
+def test_what_comes_with_the_cards_software_is_left_alone():
+    names, retired, because = programs(ofed=True)
+    assert (names, retired) == ([], [])
+    assert "DOCA-OFED" in because
+
+
+@pytest.mark.parametrize("changes", [{"infiniband": []}, {"system": {"container": True}}])
+def test_without_adapters_of_its_own_a_node_gets_nothing_and_keeps_what_it_has(changes):
+    assert programs(**changes)[:2] == ([], [])
+
+
+@pytest.mark.parametrize("wish", [{"nccl_rdma_state": "absent"}, {"nccl_state": "absent"}])
+def test_what_is_not_wanted_goes(wish):
+    names, retired, _because = programs(**wish)
+    assert names == []
+    assert "rdma-core" in retired
+
+
 TESTS = {
     "nvidia_driver_source": "nvidia",
     "cuda_toolkits": ["13.1"],

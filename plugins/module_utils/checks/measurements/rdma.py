@@ -49,9 +49,7 @@ def rdma_nodes(node: Node) -> Iterator[Result]:
         yield fail(summary, "check_network", reason=record["reason"])
     elif record["state"] == "failed":
         yield _unmeasured(record["error.name"])
-    elif record["state"] != "done":
-        kept = what_kept(node, record, "RDMA between nodes", "check_network")
-        assert kept is not None  # noqa: S101 - for the types alone
+    elif kept := what_kept(node, record, "RDMA between nodes", "check_network"):
         yield kept
     else:
         by_name = {(port["device"], port["port"]): port for port in ports}
