@@ -18,6 +18,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     warn,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL
+from ansible_collections.gpulab.node.plugins.module_utils.core.shown import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,12 +140,44 @@ def disks(node: Node) -> Iterator[Result]:
             continue
         elif disk.get("read_only") and disk["mount"] not in tiers:
             found = True
-            yield fail(f"{disk['mount']} is read-only", "reboot", observed="read-only", expected="writable")
+            yield fail(f"{disk['mount']} is read-only", "save_disk", observed="read-only", expected="writable")
         elif free * 100 < size * (100 - FULL_PERCENT) or disk.get("free_inodes", 1) == 0:
             found = True
             yield warn(f"{disk['mount']} is full: {free} of {size} MiB free", "free_space", observed=free, unit="MiB")
     if not found:
         yield ok("file systems are writable and have free space")
+
+
+@check(
+    "disk-errors",
+    proves="the kernel has seen no error of a disk or of a file system",
+    source="https://docs.kernel.org/filesystems/ext4/super.html",
+    on_host=True,
+)
+def disk_errors(node: Node) -> Iterator[Result]:
+    """Look at each file system once, and at the kernel log; of network file systems, their server judges."""
+    seen, found = set(), False
+    for disk in node.facts["filesystems"]:
+        if disk.get("type") not in LOCAL or disk["source"] in seen:
+            continue
+        seen.add(disk["source"])
+        count = disk.get("errors")
+        if disk.get("readable") is False:
+            found = True
+            yield fail(f"{disk['mount']} ({disk['source']}) cannot be read", "save_disk", observed="I/O error")
+        elif count:
+            found = True
+            told = f"ext4 has counted {counted(count, 'error')} in {disk['mount']} ({disk['source']})"
+            yield warn(told, "save_disk", observed=count, expected=0)
+    for disk in node.facts["kernel_log.disks"]:
+        found = True
+        last = f", last at {disk['time']}" if disk.get("time") else ""
+        told = (
+            f"{disk['device']} has failed to read or write {counted(disk['count'], 'time')} since the node booted{last}"
+        )
+        yield warn(told, "save_disk", observed=disk["count"], expected=0)
+    if not found:
+        yield ok("the kernel has seen no error of a disk or of a file system", 0)
 
 
 @check(

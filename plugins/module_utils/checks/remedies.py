@@ -64,6 +64,9 @@ REMEDIES = {
     " firewall, cables, switches.",
     "set_interface": "Give the interface named its address, its MTU or its state where your system keeps them (netplan,"
     " NetworkManager, systemd-networkd, ifupdown); gpulab does not set them. Peers and switches need the same MTU.",
+    "save_disk": "Save what is on no other disk. dmesg -T says what failed, smartctl -a or nvme smart-log whether the"
+    " disk is dying: then replace it. Else let fsck check the file system while it is not mounted, which also ends"
+    " this finding; / is checked at a reboot.",
     "check_storage": "Check the mount, the file server and the network between. umount -l releases one that"
     " never comes back; what was not yet written there is lost.",
     "check_exports": "Check systemctl status nfs-server and exportfs -s. Then run the role storage again.",

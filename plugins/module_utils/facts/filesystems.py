@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from functools import partial
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ALWAYS = ("/", "/boot", "/var", "/tmp")  # noqa: S108 - a place to measure, nothing is written
 BELOW_NO_DATA = ("/dev", "/proc", "/run", "/sys", "/etc", "/var/lib/docker", "/var/lib/containers", "/snap")
 MIB = 1 << 20
+FAILED = (errno.EIO, errno.EUCLEAN)  # of a disk, or of a file system that the kernel has shut down
 
 
 def worth_knowing(table: list[Mount]) -> list[Mount]:
@@ -56,6 +58,13 @@ def disk(node: Node, device: str) -> tuple[bool | None, bool | None]:
     return turns == "1" if turns else None, posixpath.basename(whole).startswith("nvme")
 
 
+def errors(node: Node, device: str) -> int | None:
+    """Return how many errors ext4 has counted in a file system until it was last checked; None for other types."""
+    block = f"/sys/dev/block/{device}"
+    name = posixpath.basename(node.resolve(block)) if node.exists(block) else ""
+    return node.number(f"/sys/fs/ext4/{name}/errors_count") if name else None
+
+
 class FilesystemsQuery:
     """The facts ``filesystems``; each is measured in a child, for a dead network mount answers nobody."""
 
@@ -67,7 +76,7 @@ class FilesystemsQuery:
 
     def facts(self) -> list[Filesystem]:
         """Return one record per mount; sizes are None where it did not answer (``responsive`` false)."""
-        nothing = {"size_mib": None, "free_mib": None, "free_inodes": None}
+        nothing = {"readable": None, "size_mib": None, "free_mib": None, "free_inodes": None}
         found: list[Filesystem] = []
         for mount, child in zip(self._mounts, self._children):
             measured = child.wait() == DONE
@@ -80,6 +89,8 @@ class FilesystemsQuery:
                     "source": mount.source,
                     "read_only": mount.read_only,
                     "responsive": measured,
+                    "readable": sizes["readable"],
+                    "errors": errors(self._node, mount.device),
                     "size_mib": sizes["size_mib"],
                     "free_mib": sizes["free_mib"],
                     "free_inodes": sizes["free_inodes"],
@@ -94,8 +105,18 @@ def _measure(path: Path, emit: Emit) -> None:
     sizes = os.statvfs(path)
     emit(
         {
+            "readable": _readable(path),
             "size_mib": sizes.f_blocks * sizes.f_frsize // MIB,
             "free_mib": sizes.f_bavail * sizes.f_frsize // MIB,
             "free_inodes": sizes.f_favail if sizes.f_files else None,
         }
     )
+
+
+def _readable(path: Path) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            next(entries, None)
+    except OSError as error:
+        return error.errno not in FAILED
+    return True

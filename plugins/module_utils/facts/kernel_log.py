@@ -1,7 +1,7 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel log says of GPUs since the node booted: XIDs, SXids, and the lines that carry no number."""
+"""What the kernel log says since the node booted: of GPUs, XIDs, SXids and lines without a number; of disks, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import KernelEvent, KernelLog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import DiskErrors, KernelEvent, KernelLog
 
 COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
 # Forms as NVIDIA/open-gpu-kernel-modules prints them: kernel_rc.c (XIDs, with the MIG instance since 525), osinit.c
@@ -39,6 +39,10 @@ _WORDS = ("NVRM", "nvidia", "mlx5_core")  # one of them is in every line that co
 _LONG = re.compile(r"NVRM: The NVIDIA .*GPU\b")
 _CONTINUED = re.compile(r"NVRM: +(?!Xid \()(.*)")
 _MOST_LINES = 8  # of one message; one whose end the kernel has dropped must not take in all that follows
+# Forms as the kernel prints them: blk-mq.c (blk_status_to_str) and buffer.c. A discard that fails loses nothing.
+DISK = re.compile(
+    r"\b(?:I/O|critical medium) error(?:,| on) dev (?P<device>[\w!-]+),(?!.*\((?:DISCARD|WRITE_ZEROES)\))"
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
 
@@ -136,14 +140,32 @@ def sysfs_address(address: str | None) -> str | None:
     return f"{domain[-4:].zfill(4)}:{bus}:{device if '.' in device else device + '.0'}"
 
 
+def disks(log: str, node: Node) -> list[DiskErrors]:
+    """Return the errors of disks in a kernel log, of those that the node still has and that are no removable media."""
+    found: dict[str, DiskErrors] = {}
+    for line in log.splitlines():
+        match = DISK.search(line) if " error" in line else None
+        if match:
+            device, time = match["device"], TIME.match(line)
+            count = found[device]["count"] + 1 if device in found else 1
+            found[device] = {"device": device, "count": count, "time": time.group() if time else None}
+    return [found[device] for device in sorted(found) if _is_fixed(node, device)]
+
+
+def _is_fixed(node: Node, device: str) -> bool:
+    place = f"/sys/class/block/{device}"
+    return node.exists(place) and node.number(f"{place}/removable") != 1
+
+
 class KernelLogQuery:
     """A reading of the kernel log that runs beside the caller's other work."""
 
     def __init__(self, node: Node) -> None:
         """Start the programs that print it."""
+        self._node = node
         self._jobs = [node.start(command) for command in COMMANDS]
 
     def facts(self) -> KernelLog:
-        """Return {"readable", "events"}; a log that cannot be read is not an empty one."""
-        logs = [log for log in (job.output() for job in self._jobs) if log]
-        return {"readable": bool(logs), "events": events(logs[0]) if logs else []}
+        """Return {"readable", "events", "disks"}; a log that cannot be read is not an empty one."""
+        log = next((log for log in (job.output() for job in self._jobs) if log), "")
+        return {"readable": bool(log), "events": events(log), "disks": disks(log, self._node)}

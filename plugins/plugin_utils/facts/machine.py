@@ -160,13 +160,18 @@ class Disk(_Class):
 
 
 class Filesystem(TypedDict):
-    """A mounted file system; its sizes are None where it does not answer."""
+    """A mounted file system; its sizes and whether it is readable are None where it does not answer.
+
+    errors is what ext4 has counted until it was last checked; None for other types.
+    """
 
     mount: str
     type: str
     source: str
     read_only: bool
     responsive: bool
+    readable: bool | None
+    errors: int | None
     size_mib: int | None
     free_mib: int | None
     free_inodes: int | None

@@ -153,10 +153,19 @@ class Service(TypedDict):
 
 
 class KernelLog(TypedDict):
-    """Errors of GPUs, NVSwitches and network adapters in the kernel log since boot."""
+    """Errors of GPUs, NVSwitches, network adapters and disks in the kernel log since boot."""
 
     readable: bool
     events: list[KernelEvent]
+    disks: list[DiskErrors]
+
+
+class DiskErrors(TypedDict):
+    """How often a disk, such as sda, failed to read or write; time is that of the last."""
+
+    device: str
+    count: int
+    time: str | None
 
 
 class KernelEvent(TypedDict):

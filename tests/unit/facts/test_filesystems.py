@@ -1,5 +1,6 @@
 """Filesystems and container engines."""
 
+import errno
 import time
 
 import pytest
@@ -47,6 +48,20 @@ def test_filesystems(node):
     assert found["/var"]["type"] == "ext4"
     assert found["/"]["responsive"] is True
     assert 0 < found["/"]["free_mib"] < found["/"]["size_mib"]
+
+
+def test_a_file_system_whose_disk_fails_is_not_readable_and_ext4_counts(node, tree, monkeypatch):
+    def scandir(path):
+        if path.name in ("home", "data sets"):
+            raise OSError(errno.EIO if path.name == "home" else errno.EACCES, "no")
+        return real(path)
+
+    real = filesystems.os.scandir
+    monkeypatch.setattr(filesystems.os, "scandir", scandir)
+    tree.file("/sys/fs/ext4/nvme0n1p2/errors_count", "2\n")
+    found = {entry["mount"]: entry for entry in FilesystemsQuery(node, 5).facts()}
+    assert [found[place]["readable"] for place in ("/", "/home", "/data sets")] == [True, False, True]
+    assert [found[place]["errors"] for place in ("/", "/home", "/data sets")] == [2, None, None]
 
 
 def test_dead_network_mount_is_an_answer(node, monkeypatch):
