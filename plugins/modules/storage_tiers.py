@@ -161,8 +161,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.changes import ch
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
-from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage import tiers as declared
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import FSTAB, State
@@ -173,7 +173,6 @@ if TYPE_CHECKING:
 
 RECORD = Path("/var/lib/gpulab/storage-directories.json")
 BY_TABLE = ("export", "withdraw")  # exportfs fails, too, where it only lacks a file that it would read; its table tells
-LATE = (-9, 137)  # the status of what plan.DEADLINE has ended
 LOOKS = 5  # at the node: an array shows what it holds only once it is assembled
 TIER = {
     "name": {"type": "str", "required": True},
@@ -287,7 +286,7 @@ class TierWork:
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
-                ended = "no answer in time" if rc in LATE else f"exit status {rc}"
+                ended = "no answer in time" if rc in devices.LATE else f"exit status {rc}"
                 told = " ".join((errors.strip() or output.strip() or ended).split())
                 if step.kind not in BY_TABLE:
                     raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")

@@ -35,6 +35,7 @@ KERNEL_NAME = re.compile(
 )
 WHOLE = ("disk", "loop")  # what has a serial number of its own
 NOTHING_FOUND, SEVERAL_FOUND = 2, 8  # exit states of blkid
+LATE = (-9, 137)  # the same of any program that was ended as it did not answer
 SWAP = "(swap)"
 PART = {"uuid": "UUID", "label": "NAME", "type": "TYPE"}  # what an entry of a partition table says, as blkid calls it
 
@@ -139,6 +140,8 @@ def content(rc: int, output: str, errors: str) -> Content:
     """Read what ``blkid -p -o export`` says of one device."""
     if rc == SEVERAL_FOUND:
         return Content(trouble="it has several signatures, and which one is valid is unknown")
+    if rc in LATE:
+        return Content(trouble="it does not answer in time")
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()
     fields = {name: re.sub(r"\\(.)", r"\1", value) for name, _equals, value in _pairs(output)}
@@ -202,13 +205,17 @@ def at(place: str, found: Iterable[Mount]) -> Mount | None:
 def resolve(name: str, tier: str, known: Devices) -> str:
     """Return the path of the one device that a tier's name means.
 
-    Raises Refusal H151 for a kernel name, H152 where there is no such device, H153 where there are several.
+    Raises Refusal H151 for a kernel name, H152 where there is no such device, H153 where there are several, and H163
+    where one that could not be read may have the UUID.
     """
     if name in known.devices or f"/dev/{name}" in known.devices or KERNEL_NAME.fullmatch(name):
         path = name if name.startswith("/dev/") else f"/dev/{name}"
         links = known.names(path)
         raise refuse("H151", tier=tier, device=name, names=", ".join(links) or f"none known for {path}")
     found = _meant(name, known)
+    unread = [f"{path} ({one.trouble})" for path, one in known.contents.items() if one.trouble]
+    if not found and unread and name.startswith("UUID="):
+        raise refuse("H163", tier=tier, device=name, unread=", ".join(unread))
     if not found:
         raise refuse("H152", tier=tier, device=name, known=_catalogue(known))
     if len(found) > 1:

@@ -269,7 +269,7 @@ FACTS = {
             ),
         }
     ],
-    "kernel_log": {"readable": flag, "events": [forms.event]},
+    "kernel_log": {"readable": flag, "events": [forms.event], **_left_out("disks")},
     **_left_out(
         "nouveau", "forbidden", "module_options", "cuda", "libraries", "users_of_gpus", "filesystems", "engines"
     ),

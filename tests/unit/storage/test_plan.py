@@ -1,5 +1,7 @@
 """Tiers of storage are mounted by names that stay, and a disk with anything on it is left as it is."""
 
+import re
+
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import owned_block
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -141,6 +143,18 @@ def test_a_disk_that_is_missing_is_refused_with_those_that_are_there():
     told = refused(nodes.workstation().state(), tier(devices=["S7KGNX0W999999"], format=True))
     assert told.code == "H152"
     assert "S7KGNX0W100001" in told.remedy
+
+
+def test_a_uuid_may_be_that_of_a_disk_that_does_not_answer():
+    machine = nodes.workstation(nodes.EXT4)
+    uuid = re.search(r"^UUID=(.*)$", nodes.EXT4, re.MULTILINE)[1]
+    other = uuid[:-1] + ("0" if uuid[-1] != "0" else "1")
+    assert refused(machine.state(), tier(devices=[f"UUID={other}"])).code == "H152"
+    machine.blkid["/dev/nvme1n1"] = (137, "", "")
+    told = refused(machine.state(), tier(devices=[f"UUID={uuid}"]))
+    assert told.code == "H163"
+    assert "/dev/nvme1n1 (it does not answer in time)" in told.cause
+    assert refused(machine.state(), tier(devices=["S7KGNX0W999999"])).code == "H152"
 
 
 def test_a_serial_number_of_two_disks_is_refused_with_both():

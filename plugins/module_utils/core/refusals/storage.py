@@ -87,6 +87,10 @@ CODES = {
         "the storage tiers could not be set up: {detail}",
         "Read dmesg, and check the devices named. Changes made before the error remain. Then run again.",
     ),
+    "H163": (
+        "the storage tier {tier} names {device}, which no disk that could be read has; not read were {unread}",
+        "Look at what was not read (dmesg -T, smartctl -a), mend it or replace it, and run again. Nothing was changed.",
+    ),
     "H164": (
         "the disks of the storage tier {tier} do not belong to one array: {found}",
         "Name all disks of one array, or blank disks only. Nothing was changed.",
