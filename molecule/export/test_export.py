@@ -9,8 +9,13 @@ from scenario import EPHEMERAL, nodes, playbook
 RAY = "/opt/venvs/ray/bin"
 COUNT = """
 import json, time, ray
-ray.init(address="auto", log_to_driver=False, logging_level="error")
 deadline = time.monotonic() + 300
+while not ray.is_initialized():  # the head starts Ray here some time after `ray up` has ended
+    try:
+        ray.init(address="auto", log_to_driver=False, logging_level="error")
+    except ConnectionError:
+        assert time.monotonic() < deadline
+        time.sleep(2)
 while len([node for node in ray.nodes() if node["Alive"]]) < 2 and time.monotonic() < deadline:
     time.sleep(2)
 
