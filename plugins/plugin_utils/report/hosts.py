@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # What the tasks before the judgement register, the latest first.
 BEFORE_THE_PROOF = (
+    "__verify_rdma_started",
     "__verify_started",
     "__verify_read_again",
     "__verify_tested",
