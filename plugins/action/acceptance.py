@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ansible_collections.gpulab.node.plugins.module_utils.core import files, signatures
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first, for_people
+from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
 from ansible_collections.gpulab.node.plugins.module_utils.slurm.reservations import of_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance import certificate, floors, node, page, state
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
@@ -126,7 +127,7 @@ class ActionModule(HostsAction):
 def _until(args: dict[str, Any]) -> str:
     """Return when fenced nodes are back in service at the latest (UTC). Raises Refusal F004."""
     if not args["until"]:
-        return time.strftime(state.TIME, time.gmtime(time.time() + A_DAY))
+        return time.strftime(TIME, time.gmtime(time.time() + A_DAY))
     if args["until"] <= _now():
         raise refuse("F004", option="acceptance_until", value=args["until"], detail="it is over")
     return str(args["until"])
@@ -134,7 +135,7 @@ def _until(args: dict[str, Any]) -> str:
 
 def _wait_minutes(args: dict[str, Any], until: str) -> float:
     """Return how long users are waited for: not for longer than until the nodes are back in service."""
-    left = (calendar.timegm(time.strptime(until, state.TIME)) - time.time()) / 60
+    left = (calendar.timegm(time.strptime(until, TIME)) - time.time()) / 60
     wanted: float = args["wait_minutes"]
     return max(min(wanted or left, left), 0.1)
 
@@ -357,4 +358,4 @@ def _short(text: Any) -> str:
 
 
 def _now() -> str:
-    return time.strftime(state.TIME, time.gmtime())
+    return time.strftime(TIME, time.gmtime())

@@ -286,7 +286,7 @@ class TierWork:
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
-                ended = "no answer in time" if rc in devices.LATE else f"exit status {rc}"
+                ended = "no answer in time" if rc in devices.KILLED else f"exit status {rc}"
                 told = " ".join((errors.strip() or output.strip() or ended).split())
                 if step.kind not in BY_TABLE:
                     raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")

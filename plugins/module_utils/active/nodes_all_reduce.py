@@ -55,24 +55,23 @@ def measure(part: Part) -> Across:
     ``state`` is done (with ``wrong``, ``algorithm_gbs``, ``all_reduce_gbs``), failed (``error``), late (``seconds``;
     ``stands`` tells how far each node came), missing (``missing``: other nodes, and why), or unreachable (``reason``).
     """
+    cannot = _cannot(part.python)
+    why = cannot["error"]["name"] if cannot else None
+    call = roll_call.RollCall(part.nodes, part.name, part.address, part.port, part.run, part.seconds, why)
     about: Across = {
         "backend": part.backend,
         "name": part.name,
         "nodes": list(part.nodes),
-        "meeting_point": f"{part.address} port {part.port}",
+        "meeting_point": call.meeting_point,
         "interface": part.interface,
         "taking_part": part.taking_part,
     }
-    cannot = _cannot(part.python)
-    why = cannot["error"]["name"] if cannot else None
-    call = roll_call.RollCall(part.nodes, part.name, part.address, part.port, part.run, part.seconds, why)
     try:
         if cannot:
             roll_call.attend(call)  # so that the others hear why
         return {**about, **(cannot or _meet(part, call))}
     except OSError as error:
-        where = f"{part.address} port {part.port}"
-        return {**about, "state": "failed", "error": {"code": None, "name": f"{where}: {error.strerror or error}"}}
+        return {**about, **call.failed(error)}
 
 
 def _meet(part: Part, call: roll_call.RollCall) -> Across:

@@ -97,14 +97,13 @@ def measure(part: Part) -> Over:
     Of each pair, ``state`` is done (``rails``), missing (``reason``) or lost (``reason``). Of each rail and step,
     ``state`` is done, failed or late, with ``write_gbps`` (10^9 bits a second) or ``latency_us``, and ``mtu`` in bytes.
     """
-    about: Over = {"name": part.name, "nodes": list(part.nodes), "meeting_point": f"{part.address} port {part.port}"}
     cannot = _cannot()
     call = roll_call.RollCall(part.nodes, part.name, part.address, part.port, f"{part.run} rdma", part.seconds, cannot)
+    about: Over = {"name": part.name, "nodes": list(part.nodes), "meeting_point": call.meeting_point}
     try:
         met = roll_call.attend(call)
     except OSError as error:
-        where = f"{part.address} port {part.port}"
-        return {**about, "state": "failed", "error": {"code": None, "name": f"{where}: {error.strerror or error}"}}
+        return {**about, **call.failed(error)}
     if cannot:
         return {**about, "state": "failed", "error": {"code": None, "name": cannot}}
     if "unreachable" in met:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Met
+    from ansible_collections.gpulab.node.plugins.module_utils.active.shapes import Ended, Met
 
 PAUSE = 0.3  # seconds between two attempts to connect
 ATTEMPT = 5.0  # seconds for one of them
@@ -38,6 +38,16 @@ class RollCall:
     run: str
     seconds: float
     cannot: str | None = None
+
+    @property
+    def meeting_point(self) -> str:
+        """Return where all come, for people."""
+        return f"{self.address} port {self.port}"
+
+    def failed(self, error: OSError) -> Ended:
+        """Return the record of a node that could not take part in it."""
+        why = f"{self.meeting_point}: {error.strerror or error}"
+        return {"state": "failed", "error": {"code": None, "name": why}}
 
 
 def attend(call: RollCall) -> Met:

@@ -35,7 +35,7 @@ KERNEL_NAME = re.compile(
 )
 WHOLE = ("disk", "loop")  # what has a serial number of its own
 NOTHING_FOUND, SEVERAL_FOUND = 2, 8  # exit states of blkid
-LATE = (-9, 137)  # the same of any program that was ended as it did not answer
+KILLED = (-9, 137)  # the same of any program that was ended as it did not answer
 SWAP = "(swap)"
 PART = {"uuid": "UUID", "label": "NAME", "type": "TYPE"}  # what an entry of a partition table says, as blkid calls it
 
@@ -140,7 +140,7 @@ def content(rc: int, output: str, errors: str) -> Content:
     """Read what ``blkid -p -o export`` says of one device."""
     if rc == SEVERAL_FOUND:
         return Content(trouble="it has several signatures, and which one is valid is unknown")
-    if rc in LATE:
+    if rc in KILLED:
         return Content(trouble="it does not answer in time")
     if rc == NOTHING_FOUND and not errors.strip():
         return Content()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import records
 from ansible_collections.gpulab.node.plugins.module_utils.core.run_lock import Run  # noqa: TC002 - records looks for it
+from ansible_collections.gpulab.node.plugins.module_utils.facts.fence import TIME
 from ansible_collections.gpulab.node.plugins.plugin_utils.acceptance.ladder import Ladder, Result, Verdicts, Wanted
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FILE = "acceptance.json"
-TIME = "%Y-%m-%dT%H:%M:%SZ"
 LOST = "gpulab does not know what the acceptance has measured."
 
 
