@@ -104,7 +104,7 @@ test-changed: test-setup ## what the changes since main concern; since another b
 test-full: test-setup ## every gate, and every scenario whole; written down in docs/tested.md
 	tests/run.py --full
 
-test-vm: test-setup ## boot disks of nodes in QEMU with kernels of their own
+test-vm: test-setup ## boot disks of nodes in QEMU with kernels of their own; one of them: make test-vm MACHINE=disks
 	tests/vm/run.sh
 
 test-gpu: ## on a machine with an NVIDIA driver: run facts, proof and active tests for real, record them

@@ -26,7 +26,7 @@ if [ -n "${missing% }" ]; then
     [ "$(id -u)" = 0 ] || die "run as root, or first: sudo apt-get install $missing"
     say "installing $missing"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $missing >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -qq --yes --no-install-recommends $missing >/dev/null
 fi
 
 # A container engine that answers.

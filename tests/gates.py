@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,20 @@ MINUTES = {
     "nvidia_runfile": 10,
     "rollout-test": 10,
     "offline-test": 12,
+    "vm-arm64": 75,
+    "vm-boot_once": 2,
+    "vm-disks": 11,
+    "vm-gone": 30,
+    "vm-installer": 30,
+    "vm-media": 20,
+    "vm-quotas": 20,
+    "vm-rdma": 35,
+    "vm-reinstall": 120,
+    "vm-secure_boot": 45,
+    "vm-storage": 25,
+    "vm-vm": 30,
 }
+SMALL = 12  # minutes of a machine that make test has in turn
 OTHER_MINUTES, FIRST_MINUTES = 7, 8  # of any other, and of the first three together
 # Too long for make test: three build Debian's driver, as the lab does; cuda_distribution downloads 5 GB, across_nodes,
 # acceptance and acceptance_slurm PyTorch, cuda_wheels NVIDIA's compiler; cuda takes a quarter of an hour,
@@ -65,7 +78,7 @@ ONE_NODE = {
 # A node of each host type has its life in turn.
 LIVES = ("workstation", "shared", "training", "inference")
 # Each make test has these. The others come in turn: the day of the commit tells which are first, so that all are seen
-# within a few days. One is begun only where it will have ended after END minutes.
+# within a week. One is begun only where it will have ended after END minutes.
 ALWAYS = ("lab-test", "life", "unit-slow")
 END, A_DAY = 45, 5
 # Check mode and a second run are shown by a third of the scenarios in each make test; of which, the day decides.
@@ -116,7 +129,6 @@ FULL_TARGETS = (
     target("accident-test", 30),
     target("share-test", 60),
     target("slurm-test", 60),
-    target("test-vm", 150),
     target("cuda-builds", 60),
 )
 
@@ -124,6 +136,13 @@ FULL_TARGETS = (
 def scenarios() -> list[str]:
     """Return the molecule scenarios by name."""
     return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+
+
+def machines() -> list[Gate]:
+    """Return the gates of the machines in QEMU: each is a file of tests/vm."""
+    names = sorted(path.stem.removeprefix("test_") for path in (ROOT / "tests/vm").glob("test_*.py"))
+    found = [Gate(f"vm-{name}", 30, "test-vm", (f"MACHINE={name}",)) for name in names]
+    return [replace(gate, minutes=max(gate.minutes, 3 * gate.takes)) for gate in found]
 
 
 def scenario(name: str, *arguments: str) -> Gate:
@@ -135,7 +154,7 @@ def of_test(day: int) -> list[Gate]:
     """Return the gates of make test that follow the first ones; day: that of the commit, since 1970."""
     lab, slow, *others = OTHERS
     life = scenario("life", f"LAB_NODES={LIVES[day % len(LIVES)]}")
-    turn = [*others]
+    turn = [*others, *(gate for gate in machines() if gate.takes <= SMALL)]
     for number, name in enumerate(sorted(set(scenarios()) - FULL_ONLY - {life.name})):
         turn.append(scenario(name, *ONE_NODE.get(name, ()), *((SHORT,) if (day + number) % TURNS else ())))
     start = day * A_DAY % len(turn)
@@ -146,7 +165,7 @@ def of_test(day: int) -> list[Gate]:
 
 def of_full() -> list[Gate]:
     """Return the gates of make test-full that follow the first ones."""
-    return longest_first([*OTHERS, *map(scenario, scenarios()), *FULL_TARGETS])
+    return longest_first([*OTHERS, *map(scenario, scenarios()), *machines(), *FULL_TARGETS])
 
 
 def named(names: Iterable[str]) -> list[Gate]:
@@ -195,6 +214,7 @@ def touched(paths: Iterable[str]) -> list[str]:
         known.add("life")
     if any(re.match(r"plugins/|playbooks/|tests/sim/", path) for path in paths):
         known.add("unit-slow")
+    known |= {f"vm-{found[1]}" for path in paths if (found := re.match(r"tests/vm/test_(\w+)\.py", path))}
     return [gate.name for gate in named(known)]
 
 

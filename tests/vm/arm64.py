@@ -14,7 +14,6 @@ from pathlib import Path
 import golden
 import yaml
 
-FIRMWARE = Path("/usr/share/AAVMF")
 RELEASE = "bookworm"
 PACKAGES = (
     *("ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "libpam-systemd", "linux-image-arm64"),
@@ -50,19 +49,6 @@ menuentry 'Debian GNU/Linux' {
     initrd /initrd.img
 }
 """
-EMULATOR = ("qemu-system-aarch64", "-machine", "virt", "-cpu", "max,pauth=off")  # pauth takes a third of the time
-
-
-def firmware(directory):
-    """Return the arguments of QEMU; the firmware's variables are the machine's own, in directory."""
-    variables = directory / "variables.fd"
-    if not variables.exists():
-        shutil.copyfile(FIRMWARE / "AAVMF_VARS.fd", variables)
-    return (
-        *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}/AAVMF_CODE.fd"),
-        *("-drive", f"if=pflash,format=raw,unit=1,file={variables}"),
-        *("-device", "virtio-rng-pci"),
-    )
 
 
 class Golden:

@@ -6,10 +6,11 @@ import shlex
 import socket
 import subprocess
 import time
-from pathlib import Path
+
+from firmware import BIOS, UEFI
 
 MEMORY_MIB = 3072  # GRUB has to load the installer, and the kernel to unpack it
-FIRMWARE = Path("/usr/share/OVMF")
+FIRMWARE = {"bios": BIOS, "uefi": UEFI}
 SECONDS = 1200
 NO_ANSWER = 255  # exit status of ssh itself
 
@@ -22,17 +23,14 @@ class Bare:
     """
 
     def __init__(self, directory, disks, uuid, firmware="bios", cpus=2):
-        """Nothing is started yet; UEFI gets variables of its own."""
+        """Nothing is started yet."""
         self._directory = directory
         self._cpus = cpus
         self._disks = disks
         self._uuid = uuid
-        self._firmware = firmware
+        self._firmware = FIRMWARE[firmware]
         self._process = None
         self._starts = 0
-        self._variables = directory / "variables.fd"
-        if firmware == "uefi":
-            self._variables.write_bytes((FIRMWARE / "OVMF_VARS_4M.fd").read_bytes())
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             self.port = listener.getsockname()[1]
@@ -66,11 +64,10 @@ class Bare:
         disks = [word for place, disk in enumerate(self._disks) for word in _disk(place, disk[0] == first, *disk)]
         self._process = subprocess.Popen(
             [
-                "qemu-system-x86_64",
-                *("-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"),
+                *self._firmware.command(self._directory),
+                *("-accel", "tcg,thread=multi,tb-size=1024"),
                 *("-smp", str(self._cpus), "-m", str(MEMORY_MIB), "-uuid", self._uuid),
                 *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
-                *self._pflash(),
                 *disks,
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22{network or ''}"),
                 *("-device", f"virtio-net-pci,netdev=net,{'bootindex=0' if network else 'romfile='}"),
@@ -78,12 +75,6 @@ class Bare:
             ],
             stdin=subprocess.DEVNULL,
         )
-
-    def _pflash(self):
-        if self._firmware != "uefi":
-            return ()
-        code = f"if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}/OVMF_CODE_4M.fd"
-        return ("-machine", "q35", "-drive", code, "-drive", f"if=pflash,format=raw,unit=1,file={self._variables}")
 
     @property
     def _console(self):

@@ -1,7 +1,7 @@
 """One machine for all tests of a module, each in the state that the one before left. Whatever happens, it is removed.
 
-A module says with RECIPE what its machine's disk is made of; its fixtures disks and firmware may add more disks, and
-say what QEMU's firmware and machine are.
+A module says with RECIPE what its machine's disk is made of, and may say with FIRMWARE what starts it; its fixture
+disks may add more disks.
 """
 
 import functools
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import golden as golden_disk
 import pytest
-from machine import EMULATOR, Machine
+from firmware import BIOS
+from machine import Machine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,18 +39,9 @@ def disks():
 
 
 @pytest.fixture(scope="module")
-def firmware():
-    return ()
-
-
-@pytest.fixture(scope="module")
-def emulator():
-    return EMULATOR
-
-
-@pytest.fixture(scope="module")
-def machine(golden, directory, disks, firmware, emulator, say):  # noqa: PLR0913, PLR0917
-    booted = Machine(golden.disk, directory, golden.ssh_options, disks, firmware=firmware, emulator=emulator)
+def machine(request, golden, directory, disks, say):
+    firmware = getattr(request.module, "FIRMWARE", BIOS)
+    booted = Machine(golden.disk, directory, golden.ssh_options, disks, firmware)
     try:
         say("booting the machine")
         booted.start()

@@ -1,5 +1,6 @@
 """The disks that the tests boot: lab nodes, made bootable. Each is made once per state of its sources."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -66,10 +67,16 @@ class Golden:
         ]
 
     def make(self, say):
-        """Make the disk unless it is there."""
-        if self.disk.exists():
-            say(f"the disk is there: {self.directory}")
-            return
+        """Make the disk unless it is there; several tests may want it at one time."""
+        CACHE.mkdir(exist_ok=True)
+        with (CACHE / f"{self._recipe.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.disk.exists():
+                say(f"the disk is there: {self.directory}")
+            else:
+                self._make(say)
+
+    def _make(self, say):
         for former in CACHE.glob(f"{self._recipe.name}-*"):
             shutil.rmtree(former)
         lab = self._recipe.lab

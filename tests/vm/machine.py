@@ -6,30 +6,29 @@ import socket
 import subprocess
 import time
 
+from firmware import BIOS
+
 BOOT_SECONDS = 1200
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NO_ANSWER = 255  # exit status of ssh itself
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?=]*[A-Za-z]|[()].|[=>78c])|\0")
 KEY_SECONDS = 0.5  # between two keys: a firmware that is emulated reads them slowly
 SYSTEM = "SYSTEM"  # serial number of the disk it boots from
-EMULATOR = ("qemu-system-x86_64", "-cpu", "max")
 
 
 class Machine:
     """The machine writes to an overlay in directory, so that its disk stays as it was made.
 
     ssh_config there names it ``vm``; ssh_options are more lines of it: whom to log in as, with which keys. disks are
-    the files of more disks by their serial numbers, and these it writes to. firmware is QEMU's arguments for another
-    firmware than its BIOS, emulator its program and what it is: another than a PC. wire, which may be set until
-    the start, are those for one more network.
+    the files of more disks by their serial numbers, and these it writes to. wire, which may be set until the start,
+    are QEMU's arguments for one more network.
     """
 
-    def __init__(self, disk, directory, ssh_options, disks, *, firmware=(), emulator=EMULATOR):  # noqa: PLR0913
+    def __init__(self, disk, directory, ssh_options, disks, firmware=BIOS):
         """Nothing is started yet."""
         self._disk = disk
         self._firmware = firmware
         self.wire = ()
-        self._emulator = emulator
         self._disks = disks
         self._overlay = directory / "overlay.qcow2"
         self._console = directory / "console.log"
@@ -51,9 +50,9 @@ class Machine:
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, self._overlay], check=True, timeout=60)
         self._process = subprocess.Popen(
             [
-                *self._emulator,
+                *self._firmware.command(self._overlay.parent),
                 *("-accel", "tcg,thread=multi,tb-size=1024", "-smp", "2", "-m", "2048"),
-                *("-nographic", "-nodefaults", *self._firmware, "-serial", "stdio"),
+                *("-nographic", "-nodefaults", "-serial", "stdio"),
                 *_drive(SYSTEM, self._overlay, "qcow2"),
                 *(word for serial, path in self._disks.items() for word in _drive(serial, path, "raw")),
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22"),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Boots disks of nodes in QEMU with kernels of their own; see README.md. Arguments go to pytest.
+# Boots disks of nodes in QEMU with kernels of their own; see README.md. MACHINE=disks runs test_disks.py alone; arguments
+# go to pytest.
 set -eu
 cd "$(dirname "$0")/../.."
 if [ "$(id -u)" != 0 ]; then
@@ -14,4 +15,4 @@ lab/setup.sh qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.ext4:e2
     qemu-system-aarch64:qemu-system-arm /usr/share/AAVMF/AAVMF_CODE.fd:qemu-efi-aarch64 sfdisk:fdisk \
     update-binfmts:binfmt-support qemu-aarch64-static:qemu-user-static arch-test:arch-test
 export PATH="$PWD/.venv/bin:$PATH"
-exec pytest --verbose --exitfirst --durations=0 tests/vm "$@"
+exec pytest --verbose --exitfirst --durations=0 "tests/vm${MACHINE:+/test_$MACHINE.py}" "$@"

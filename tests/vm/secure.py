@@ -1,10 +1,7 @@
-"""Firmware that enforces Secure Boot with the vendors' keys, and the signed boot loaders of Debian, for a machine."""
+"""A disk with the signed boot loaders of Debian, for a machine whose firmware enforces Secure Boot."""
 
-import shutil
 import subprocess
-from pathlib import Path
 
-FIRMWARE = Path("/usr/share/OVMF")
 LOADERS = {
     "BOOTX64.EFI": "/usr/lib/shim/shimx64.efi.signed",
     "mmx64.efi": "/usr/lib/shim/mmx64.efi.signed",
@@ -13,18 +10,6 @@ LOADERS = {
 ESP = "ESP"  # serial number of the disk that the firmware boots from
 ESP_MIB = 16
 MENU = "search --no-floppy --set=root --file /boot/grub/grub.cfg\nconfigfile /boot/grub/grub.cfg\n"
-
-
-def arguments(directory):
-    """Return the arguments of QEMU; the firmware's variables are the machine's own, in directory."""
-    variables = directory / "variables.fd"
-    if not variables.exists():
-        shutil.copyfile(FIRMWARE / "OVMF_VARS_4M.ms.fd", variables)
-    return (
-        *("-machine", "q35,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"),
-        *("-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}/OVMF_CODE_4M.secboot.fd"),
-        *("-drive", f"if=pflash,format=raw,unit=1,file={variables}"),
-    )
 
 
 def esp(path):

@@ -6,10 +6,12 @@ import json
 import re
 
 import arm64
+import firmware
 import golden as golden_disk
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.containers import first_container
 
+FIRMWARE = firmware.ARM64
 WISHES = "tests/vm/arm64.yml"
 ARGUMENT = "memhp_default_state=online_movable"  # which the memory of Grace's GPUs needs
 UV = "$(echo /opt/venvs/.uv/*/bin/uv)"
@@ -38,16 +40,6 @@ def golden(say):
     made = arm64.Golden()
     made.make(say)
     return made
-
-
-@pytest.fixture(scope="module")
-def firmware(directory):
-    return arm64.firmware(directory)
-
-
-@pytest.fixture(scope="module")
-def emulator():
-    return arm64.EMULATOR
 
 
 @pytest.fixture(scope="module")

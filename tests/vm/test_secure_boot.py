@@ -3,10 +3,12 @@
 import json
 import re
 
+import firmware
 import pytest
 import secure
 from test_vm import RECIPE  # noqa: F401 - the same disk as that of the provisioned node
 
+FIRMWARE = firmware.SECURE_BOOT
 PASSWORD = "for-this-0nce"  # noqa: S105 - of this test
 WISH = json.dumps({"secure_boot_mok_password": PASSWORD})
 CERTIFICATE = "/var/lib/dkms/mok.pub"
@@ -40,11 +42,6 @@ apt-get install -qq --yes --no-install-recommends linux-image-cloud-amd64 linux-
 @pytest.fixture(scope="module")
 def disks(directory):
     return {secure.ESP: secure.esp(directory / "esp.raw")}
-
-
-@pytest.fixture(scope="module")
-def firmware(directory):
-    return secure.arguments(directory)
 
 
 @pytest.fixture
