@@ -33,6 +33,7 @@ SNAP_DOCKER, SNAP_DAEMON_JSON = "/snap/bin/docker", "/var/snap/docker/current/co
 DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd")
 PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")  # the PATH of a service
 CONTAINERD_CONFIG, CONTAINERD_DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d"
+CONTAINERD_DUMP = ["containerd", "config", "dump"]
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 CDI_DIRECTORIES = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 SELINUX = "/sys/fs/selinux"
@@ -44,7 +45,10 @@ _MIG_DEVICE = re.compile(r"(?:mig)?(\d+:\d+|MIG-[\w-]+)")
 _YAML_LINE = re.compile(r"""( *)((?:- +)*)["']?([\w.-]+)["']? *:(?: +(?:"([^"]*)"|'([^']*)'|(.*?))(?: +#.*)?)?""")
 # Settings of TOML that a file has once, whatever their table
 _TOOLKIT_SETTING = re.compile(r'^\s*(ldconfig|root|no-cgroups)\s*=\s*"?([^"\n#]*)', re.MULTILINE)
+# What makes the settings of containerd differ from its own, as far as gpulab asks
+_OF_CONTAINERD = re.compile(r"^(?!\s*#).*(?:cdi|nvidia|imports|disabled_plugins)", re.MULTILINE)
 _ENABLE_CDI = re.compile(r"^\s*enable_cdi\s*=\s*(true|false)", re.MULTILINE)
+_NO_KUBERNETES = re.compile(r"^disabled_plugins\s*=.*\bcri\b", re.MULTILINE)
 _NVIDIA_HANDLER = re.compile(r"""^\s*\[.*\bruntimes\.["']?nvidia""", re.MULTILINE)
 _DRIVER_FILES = ("usr/bin/nvidia-smi", "bin/nvidia-smi", "opt/bin/nvidia-smi")
 
@@ -99,17 +103,23 @@ def _is_program(node: Node, path: str) -> bool:
 
 
 def containerd(node: Node) -> Containerd | None:
-    """Return {"cdi", "nvidia_runtime"} of containerd's settings; None where there are none.
+    """Return {"cdi", "nvidia_runtime", "kubernetes"} of containerd's settings; None where there are none.
 
     cdi tells whether Kubernetes' plugin of it takes CDI (None: its version decides), nvidia_runtime whether it knows
-    a runtime called nvidia.
+    a runtime called nvidia, kubernetes whether that plugin is on. containerd itself says what its file comes to: with
+    imports, and with plugins that have another name in each form of the file.
     """
-    files = [f"{CONTAINERD_DROP_INS}/{name}" for name in node.names(CONTAINERD_DROP_INS) if name.endswith(".toml")]
-    if not node.exists(CONTAINERD_CONFIG):
+    more = node.names(CONTAINERD_DROP_INS)  # which containerd reads where it is told to, and by itself since 2.2
+    if not more and not node.exists(CONTAINERD_CONFIG):
         return None
-    text = "\n".join(map(node.text, (CONTAINERD_CONFIG, *files)))
-    said = _ENABLE_CDI.findall(text)
-    return {"cdi": said[-1] == "true" if said else None, "nvidia_runtime": bool(_NVIDIA_HANDLER.search(text))}
+    asked = more or _OF_CONTAINERD.search(node.text(CONTAINERD_CONFIG))
+    dump = node.start(CONTAINERD_DUMP).output() or "" if asked else ""
+    said = _ENABLE_CDI.findall(dump)
+    return {
+        "cdi": said[-1] == "true" if said else None,
+        "nvidia_runtime": bool(_NVIDIA_HANDLER.search(dump)),
+        "kubernetes": not _NO_KUBERNETES.search(dump),
+    }
 
 
 def selinux(node: Node) -> Selinux | None:

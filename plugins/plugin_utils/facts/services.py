@@ -52,10 +52,11 @@ class Docker(TypedDict):
 
 
 class Containerd(TypedDict):
-    """The settings of containerd: whether Kubernetes' plugin takes CDI, and whether it has a runtime nvidia."""
+    """The settings of containerd: whether Kubernetes' plugin is on and takes CDI; whether it has a runtime nvidia."""
 
     cdi: bool | None
     nvidia_runtime: bool
+    kubernetes: bool
 
 
 class Selinux(TypedDict):

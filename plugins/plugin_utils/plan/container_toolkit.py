@@ -171,10 +171,16 @@ def _without_cdi(case: Case, versions: Mapping[str, str | None]) -> list[str]:
         if version and not same_or_newer(version, since):
             told = f"has no CDI, so its containers cannot use GPUs; {NAMES[engine]} {since} can"
             warnings.append(f"{NAMES[engine]} {version} {told}.")
-        elif version and not same_or_newer(version, by_default):
+        elif version and not same_or_newer(version, by_default) and not _takes_cdi(case):
             told = f"has CDI off. Set enable_cdi = true in /etc/containerd/config.toml, or use {by_default} or newer"
             warnings.append(f"{NAMES[engine]} {version} {told}.")
     return warnings
+
+
+def _takes_cdi(case: Case) -> bool:
+    """Tell whether the settings of the node's containerd have CDI on, or another way to the GPUs."""
+    settings = case.facts["containers"]["containerd"]
+    return bool(settings and (settings["cdi"] or settings["nvidia_runtime"]))
 
 
 def _distribution(case: Case, engine: str) -> dict[str, Any] | None:

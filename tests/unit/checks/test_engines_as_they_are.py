@@ -25,20 +25,21 @@ SPECIFICATION = {
 }
 
 
-def results(tmp_path, files, check, *, cdi=(SPECIFICATION,), planned=(), **engines):
-    """Return what a check finds on a healthy node with these files, specifications and engines."""
+def results(place, files, check, *, cdi=(SPECIFICATION,), planned=(), **engines):
+    """Return what a check finds on a healthy node with these files, specifications, engines; place: it or its root."""
+    node = place if isinstance(place, Node) else Node(place)
     for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+        node.path(path).parent.mkdir(parents=True, exist_ok=True)
+        node.path(path).write_text(text)
     facts = nodes.healthy("l40s")
-    facts["containers"] = {**containers.read(Node(tmp_path)), "cdi": list(cdi)}
+    facts["containers"] = {**containers.read(node), "cdi": list(cdi)}
     facts["engines"].update(engines)
     plan = {"container_toolkit": {"engines": list(planned), "packages": ["nvidia-container-toolkit=1.20.0-1"]}}
     return [found for found in verify(nodes.node(facts, plan)) if found.id == check]
 
 
-def only(tmp_path, files, check, **more):
-    (found,) = results(tmp_path, files, check, **more)
+def only(place, files, check, **more):
+    (found,) = results(place, files, check, **more)
     return found
 
 
@@ -127,30 +128,55 @@ def test_the_root_of_the_driver_holds_one(tmp_path, files, severity):
     assert only(tmp_path, files, "toolkit-driver-root").severity == severity
 
 
-@pytest.mark.parametrize(
-    ("version", "files", "severity", "remedy"),
-    [
-        ("1.6.20", {}, "warn", "upgrade_software"),
-        ("1.6.20", {CONTAINERD: "enable_cdi = true\n"}, "warn", "upgrade_software"),  # which 1.6 does not know
-        ("1.7.24", {}, "warn", "set_by_hand"),
-        ("1.7.24", {CONTAINERD: "  enable_cdi = false\n"}, "warn", "set_by_hand"),
-        ("1.7.24", {CONTAINERD: "  enable_cdi = true\n"}, "ok", "none"),
-        ("1.7.24", {CONTAINERD: "version = 2\n", "etc/containerd/conf.d/9.toml": "enable_cdi = true"}, "ok", "none"),
-        ("1.7.24", {CONTAINERD: "#  enable_cdi = true\n"}, "warn", "set_by_hand"),
-        (
-            "1.6.20",
-            {CONTAINERD: '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n'},
-            "ok",
-            "none",
-        ),
-        ("2.1.3", {}, "ok", "none"),
-        ("2.1.3", {CONTAINERD: "enable_cdi = false\n"}, "warn", "set_by_hand"),
-        (None, {}, "skipped", "none"),
-    ],
-)
-def test_containerd_takes_cdi(tmp_path, version, files, severity, remedy):
-    found = only(tmp_path, files, "containerd-cdi", planned=["containerd"], containerd=version)
-    assert (found.severity, found.remediation) == (severity, remedy)
+# What containerd says that its file comes to, in short
+COMES_TO, CONF_D = "containerd config dump", "etc/containerd/conf.d/more.toml"
+CDI_ON, CDI_OFF = "    enable_cdi = true\n", "    enable_cdi = false\n"
+CRI_OFF, CRI_OFF_2 = 'disabled_plugins = ["cri"]\n', "disabled_plugins = ['io.containerd.grpc.v1.cri']\n"
+HANDLER = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n'
+
+
+FORMS = {
+    "1.6": ("1.6.20", {}, "upgrade_software"),
+    "1.6 does not know it": ("1.6.20", {CONTAINERD: CDI_ON}, "upgrade_software"),
+    "1.6 with NVIDIA's runtime": ("1.6.20", {CONTAINERD: HANDLER, COMES_TO: HANDLER}, "none"),
+    "1.7": ("1.7.24", {}, "set_by_hand"),
+    "1.7 with Debian's file": ("1.7.24", {CONTAINERD: "version = 2\n"}, "set_by_hand"),
+    "off": ("1.7.24", {CONTAINERD: CDI_OFF, COMES_TO: CDI_OFF}, "set_by_hand"),
+    "on": ("1.7.24", {CONTAINERD: CDI_ON, COMES_TO: CDI_ON}, "none"),
+    "on without version = 2": ("1.7.24", {CONTAINERD: CDI_ON, COMES_TO: CDI_OFF}, "set_by_hand"),
+    "on by an import": ("1.7.24", {CONTAINERD: 'imports = ["more.toml"]\n', COMES_TO: CDI_ON}, "none"),
+    "on in conf.d": ("2.2.1", {CONF_D: CDI_OFF, COMES_TO: CDI_ON}, "none"),
+    "off in conf.d": ("2.2.1", {CONF_D: CDI_OFF, COMES_TO: CDI_OFF}, "set_by_hand"),
+    "in a comment, so it is not asked": (
+        "1.7.24",
+        {CONTAINERD: "# enable_cdi = true\n", COMES_TO: CDI_ON},
+        "set_by_hand",
+    ),
+    "without Kubernetes": ("1.7.24", {CONTAINERD: CRI_OFF, COMES_TO: CRI_OFF + CDI_ON}, "set_by_hand"),
+    "2": ("2.1.9", {}, "none"),
+    "2 without Kubernetes": ("2.1.9", {CONTAINERD: CRI_OFF, COMES_TO: CRI_OFF_2 + CDI_ON}, "set_by_hand"),
+}
+
+
+@pytest.mark.parametrize(("version", "files", "remedy"), FORMS.values(), ids=FORMS)
+def test_containerd_is_judged_by_what_its_files_come_to(tree, version, files, remedy):
+    tree.prints("containerd config dump", files.get(COMES_TO, ""))
+    written = {path: text for path, text in files.items() if path != COMES_TO}
+    found = only(tree.node(), written, "containerd-cdi", planned=["containerd"], containerd=version)
+    assert (found.severity, found.remediation) == ("ok" if remedy == "none" else "warn", remedy)
+
+
+def test_containerd_is_not_judged_where_it_is_missing(tmp_path):
+    assert only(tmp_path, {}, "containerd-cdi", planned=["containerd"], containerd=None).severity == "skipped"
+
+
+def test_what_is_wrong_with_containerd_is_said(tree):
+    def found(comes_to):
+        node = tree.file(CONTAINERD, comes_to).prints("containerd config dump", comes_to).node()
+        return only(node, {}, "containerd-cdi", planned=["containerd"], containerd="1.7.24")
+
+    assert "no kubelet can start containers by it" in found(CRI_OFF).summary
+    assert "pods start without their GPUs" in found(CDI_OFF).summary
 
 
 def test_containerd_below_docker_is_dockers_affair(tmp_path):

@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.facts import fence
 from ansible_collections.gpulab.node.plugins.module_utils.fence import host
 from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.kubernetes_fence import (
     ANNOTATION,
+    HOSTNAME,
     MIRROR,
     Settings,
     busy,
@@ -23,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.rollout.kubernetes_fen
 from unit.rollout.simulated import Controller, Killed, Lab
 from unit.rollout.test_adverse import TASKS, died, in_service
 
+NODES, TOKEN = ("node06", "node07"), "canary"
 RUN, OTHER = "20261127T010000Z-desk", "20261126T090000Z-laptop"
 GPU = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}], "restartPolicy": "Never"}
 ONCE = {"containers": [{"name": "c"}], "restartPolicy": "OnFailure"}
@@ -38,19 +40,16 @@ def pod(name, spec, owner="Job", phase="Running", **annotations):
     }
 
 
-class Api:
+class StandIn:
     """The few answers of an API server that the fence asks for. refused: the methods that get status 403."""
 
     def __init__(self):
         """Have two nodes."""
-        self.nodes = {
-            name: {
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {}},
-                "spec": {},
-            }
-            for name in ("node06", "node07")
+        self._nodes = {
+            name: {"metadata": {"name": name, "labels": {HOSTNAME: name}, "annotations": {}}, "spec": {}}
+            for name in NODES
         }
-        self.pods, self.refused, self.patches = [], set(), []
+        self.pods, self.refused, self.patched = [], set(), []
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -58,7 +57,7 @@ class Api:
                 """Answer with the nodes, or with the pods of one."""
                 url = urlparse(self.path)
                 if url.path == "/api/v1/nodes":
-                    self._answer({"kind": "NodeList", "apiVersion": "v1", "items": list(api.nodes.values())})
+                    self._answer({"kind": "NodeList", "apiVersion": "v1", "items": list(api._nodes.values())})
                 else:
                     (selector,) = parse_qs(url.query)["fieldSelector"]
                     found = [one for one in api.pods if f"spec.nodeName={one['spec']['nodeName']}" == selector]
@@ -67,15 +66,11 @@ class Api:
             def do_PATCH(self):
                 """Merge into a node."""
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                api.patches.append((self.path, self.headers["Content-Type"], body))
-                node = api.nodes[self.path.rpartition("/")[2]]
+                api.patched.append(self.path)
+                name = self.path.rpartition("/")[2]
                 if "PATCH" not in api.refused:
-                    node["spec"].update(body["spec"])
-                    for key, value in body["metadata"]["annotations"].items():
-                        node["metadata"]["annotations"].update({key: value})
-                        if value is None:
-                            del node["metadata"]["annotations"][key]
-                self._answer(node)
+                    api.change(name, body)
+                self._answer(api._nodes[name])
 
             def _answer(self, found):
                 text = json.dumps(found).encode()
@@ -87,35 +82,52 @@ class Api:
             def log_message(self, *_arguments):
                 """Say nothing."""
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    @property
-    def node(self):
-        """Return (cordoned, the annotation) of the node of these tests."""
-        node = self.nodes["node07"]
+    def kubeconfig(self, path):
+        """Write the settings of kubectl by which the fence reaches it."""
+        text = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "lab",
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "gpulab"}}],
+            "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
+            "users": [{"name": "gpulab", "user": {"token": TOKEN}}],
+        }
+        path.write_text(yaml.safe_dump(text))
+
+    def node(self, name):
+        """Return (cordoned, the fence's annotation) of a node."""
+        node = self._nodes[name]
         return bool(node["spec"].get("unschedulable")), node["metadata"]["annotations"].get(ANNOTATION)
+
+    def change(self, name, body):
+        """Change a node as somebody else does; None takes an entry away."""
+        node = self._nodes[name]
+        node["spec"].update(body.get("spec", {}))
+        for kind, entries in body.get("metadata", {}).items():
+            node["metadata"][kind].update(entries)
+            node["metadata"][kind] = {key: value for key, value in node["metadata"][kind].items() if value is not None}
+
+    def stop(self):
+        """Answer nobody any more."""
+        self._server.server_close()
+        self._server.shutdown()
 
 
 @pytest.fixture
 def api():
-    found = Api()
+    """Return a stand-in for an API server. tests/cluster runs these tests with a real one in its place."""
+    found = StandIn()
     yield found
-    found.server.shutdown()
+    found.stop()
 
 
 @pytest.fixture
 def kubeconfig(api, tmp_path):
-    text = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "lab",
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "gpulab"}}],
-        "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{api.server.server_port}"}}],
-        "users": [{"name": "gpulab", "user": {"token": "canary"}}],
-    }
     path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(text))
+    api.kubeconfig(path)
     return str(path)
 
 
@@ -155,13 +167,13 @@ def code(call, *arguments, **more):
 def test_a_node_is_cordoned_with_the_reason_and_comes_back(fleet, api):
     result = fleet.work("drain")
     assert result["changes"][-1] == {"action": "write", "what": "Kubernetes: cordon node07"}
-    assert api.node == (True, f"{RUN}: driver 550")
+    assert api.node("node07") == (True, f"{RUN}: driver 550")
     assert (fleet.machine.fence["engine"], fleet.machine.open) == ("kubernetes", False)
-    assert api.patches[0][0] == "/api/v1/nodes/node07"
+    assert api.patched == ["/api/v1/nodes/node07"]
     assert fleet.work("resume")["drained_by_others"] == ""
-    assert api.node == (False, None)
+    assert api.node("node07") == (False, None)
     assert (fleet.machine.fence, fleet.machine.open) == (None, True)
-    assert not api.nodes["node06"]["spec"]
+    assert api.node("node06") == (False, None)
 
 
 def test_a_second_time_nothing_changes(fleet, api):
@@ -169,18 +181,18 @@ def test_a_second_time_nothing_changes(fleet, api):
     assert not fleet.work("drain")["changed"]
     fleet.work("resume")
     assert not fleet.work("resume")["changed"]
-    assert len(api.patches) == 2
+    assert len(api.patched) == 2
 
 
 def test_check_mode_says_what_would_change_and_changes_nothing(fleet, api):
     fleet.check = True
     would = fleet.work("drain")["changes"]
-    assert (api.patches, fleet.machine.fence) == ([], None)
+    assert (api.patched, fleet.machine.fence) == ([], None)
     fleet.check = False
     assert fleet.work("drain")["changes"] == would
     fleet.check = True
     would = fleet.work("resume")["changes"]
-    assert api.node[0]
+    assert api.node("node07")[0]
     assert fleet.machine.fence is not None
     fleet.check = False
     assert fleet.work("resume")["changes"] == would
@@ -217,64 +229,62 @@ def test_pods_are_waited_for_and_none_is_evicted(fleet, api):
     assert fleet.work("wait")["users"] == "pod lab/train, wei, who is logged in (python)"
     fleet.machine.person, api.pods = False, []
     assert fleet.work("wait")["users"] == ""
-    assert [path for path, _type, _body in api.patches] == ["/api/v1/nodes/node07"]
+    assert api.patched == ["/api/v1/nodes/node07"]
 
 
 def test_a_cordon_that_was_there_before_is_still_there_afterwards(fleet, api):
     """NVSentinel#1424: nodes that somebody else had cordoned were uncordoned."""
-    api.nodes["node07"]["spec"]["unschedulable"] = True
+    api.change("node07", {"spec": {"unschedulable": True}})
     fleet.work("drain")
     assert fleet.work("resume")["drained_by_others"] == "cordoned"
-    assert (api.node, api.patches) == ((True, None), [])
+    assert (api.node("node07"), api.patched) == ((True, None), [])
 
 
 def test_a_cordon_of_another_run_stays(fleet, api):
     fleet.work("drain")
-    api.nodes["node07"]["metadata"]["annotations"][ANNOTATION] = f"{OTHER}: fan"
+    api.change("node07", {"metadata": {"annotations": {ANNOTATION: f"{OTHER}: fan"}}})
     assert fleet.work("resume")["drained_by_others"] == f"{OTHER}: fan"
-    assert api.node[0]
+    assert api.node("node07")[0]
 
 
 def test_the_fence_of_another_run_is_neither_taken_over_nor_lifted(fleet, api):
     fleet.work("drain", run=OTHER)
     assert code(fleet.work, "drain") == code(fleet.work, "resume") == "F007"
-    assert api.node == (True, f"{OTHER}: driver 550")
+    assert api.node("node07") == (True, f"{OTHER}: driver 550")
     fleet.work("resume", force=True)
-    assert api.node == (False, None)
+    assert api.node("node07") == (False, None)
 
 
 def test_a_failure_becomes_the_reason_in_kubernetes(fleet, api):
     fleet.work("drain")
     fleet.work("drain", reason="the proof failed: gpu-count", held=True)
-    assert api.node == (True, f"{RUN}: the proof failed: gpu-count")
+    assert api.node("node07") == (True, f"{RUN}: the proof failed: gpu-count")
     assert fleet.machine.fence["before"]["drained"] is False
     fleet.work("resume")
-    assert api.node == (False, None)
+    assert api.node("node07") == (False, None)
 
 
 def test_a_run_that_was_cut_off_before_the_cordon_goes_on(fleet, api):
     fleet.work("drain")
-    api.nodes["node07"]["spec"].clear()
-    api.nodes["node07"]["metadata"]["annotations"].clear()
+    api.change("node07", {"spec": {"unschedulable": False}, "metadata": {"annotations": {ANNOTATION: None}}})
     fleet.work("drain")
-    assert api.node == (True, f"{RUN}: driver 550")
+    assert api.node("node07") == (True, f"{RUN}: driver 550")
 
 
 @pytest.mark.parametrize("work", ["drain", "resume"])
 def test_an_api_that_refuses_the_change_leaves_the_node_as_it_was(fleet, api, work):
     if work == "resume":
         fleet.work("drain")
-    before = (api.node, fleet.machine.open)
+    before = (api.node("node07"), fleet.machine.open)
     api.refused = {"PATCH"}
     with pytest.raises(Refusal, match=r"F014 .*403") as refused:
         fleet.work(work)
-    assert "canary" not in str(refused.value)
-    assert (api.node, fleet.machine.open) == before
+    assert TOKEN not in str(refused.value)
+    assert (api.node("node07"), fleet.machine.open) == before
 
 
 def test_an_api_that_does_not_answer_is_refused_before_anything_changes(fleet, api):
-    api.server.server_close()
-    api.server.shutdown()
+    api.stop()
     assert code(fleet.work, "drain", engine="kubernetes") == "F014"
     assert fleet.machine.fence is None
 
@@ -303,43 +313,43 @@ def test_without_the_library_the_fence_is_refused_before_anything_changes(fleet,
 def test_the_nodes_name_in_the_cluster_can_be_given(fleet, api):
     fleet.name = "node06"
     fleet.work("drain")
-    assert api.nodes["node06"]["spec"] == {"unschedulable": True}
+    assert api.node("node06")[0]
     assert fleet.machine.fence["before"]["name"] == "node06"
     fleet.work("resume")
-    assert api.nodes["node06"]["spec"] == {"unschedulable": False}
+    assert api.node("node06") == (False, None)
 
 
 def test_a_node_that_calls_itself_as_another_one_does_not_take_it_out_of_service(fleet, api, monkeypatch):
     monkeypatch.setattr(host.socket, "gethostname", lambda: "node06")
     fleet.work("drain")
-    assert api.node[0]
-    assert not api.nodes["node06"]["spec"]
+    assert api.node("node07")[0]
+    assert api.node("node06") == (False, None)
 
 
 def test_a_record_that_names_another_node_brings_that_one_not_back(fleet, api):
     """The record is the node's, and who has root there writes it; the run is the same on all nodes of a rollout."""
     fleet.work("drain")
-    api.nodes["node06"]["spec"] = {"unschedulable": True}
-    api.nodes["node06"]["metadata"]["annotations"] = {ANNOTATION: f"{RUN}: driver 550"}
+    cordon = {"spec": {"unschedulable": True}, "metadata": {"annotations": {ANNOTATION: f"{RUN}: driver 550"}}}
+    api.change("node06", cordon)
     path = fleet.machine.root / fence.RECORD.lstrip("/")
     path.write_text(path.read_text().replace("node07", "node06"))
     assert code(fleet.work, "resume") == code(fleet.work, "wait") == "F020"
-    assert api.nodes["node06"]["spec"] == {"unschedulable": True}
+    assert api.node("node06")[0]
 
 
 def test_a_label_of_another_node_does_not_come_before_the_name(fleet, api):
     """Each kubelet sets the label of its own node."""
-    api.nodes["node06"]["metadata"]["labels"]["kubernetes.io/hostname"] = "node07"
+    api.change("node06", {"metadata": {"labels": {HOSTNAME: "node07"}}})
     fleet.work("drain")
-    assert api.node[0]
-    assert not api.nodes["node06"]["spec"]
+    assert api.node("node07")[0]
+    assert api.node("node06") == (False, None)
 
 
 def test_kubernetes_by_name_has_to_know_the_node_and_auto_leaves_one_alone_that_it_does_not_know(fleet, api):
     fleet.name = "node99"
     assert code(fleet.work, "drain", engine="kubernetes") == "F015"
     fleet.work("drain")
-    assert (fleet.machine.fence["engine"], api.patches) == ("none", [])
+    assert (fleet.machine.fence["engine"], api.patched) == ("none", [])
 
 
 @pytest.mark.parametrize(
@@ -373,8 +383,8 @@ def test_a_rollout_whose_controller_is_killed_before_any_task_leaves_no_cordon(
         first.roll()
     died(first)
     for name, node in lab.nodes.items():
-        assert bool(api.nodes[name]["spec"].get("unschedulable")) == (node.fence is not None)
+        assert api.node(name)[0] == (node.fence is not None)
     assert Controller(lab, tmp_path / "rollouts").roll() == {}
     assert in_service(lab)
-    assert not any(node["spec"].get("unschedulable") or node["metadata"]["annotations"] for node in api.nodes.values())
+    assert all(api.node(name) == (False, None) for name in NODES)
     assert all(node.proven for node in lab.nodes.values())

@@ -1364,14 +1364,20 @@ def test_an_engine_nobody_has_packages_for_is_said():
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
-    [("1.6.20", "has no CDI"), ("1.7.24", "enable_cdi = true"), ("2.1.3", None), (None, "enable_cdi = true")],
+    ("version", "settings", "said"),
+    [
+        ("1.6.20", None, "has no CDI"),
+        ("1.7.24", None, "enable_cdi = true"),
+        ("1.7.24", {"cdi": False, "nvidia_runtime": False, "kubernetes": True}, "enable_cdi = true"),
+        ("1.7.24", {"cdi": True, "nvidia_runtime": False, "kubernetes": True}, None),
+        ("1.7.24", {"cdi": False, "nvidia_runtime": True, "kubernetes": True}, None),
+        ("2.1.3", None, None),
+        (None, None, "enable_cdi = true"),
+    ],
 )
-def test_a_containerd_without_cdi_is_said(version, said):
-    made = plan(
-        machines.changed(facts("debian-13"), {"engines": {"containerd": version}}),
-        container_toolkit_engines=["containerd"],
-    )
+def test_a_containerd_without_cdi_is_said(version, settings, said):
+    changes = {"engines": {"containerd": version}, "containers": {"containerd": settings}}
+    made = plan(machines.changed(facts("debian-13"), changes), container_toolkit_engines=["containerd"])
     told = [line for line in made["warnings"] if "CDI" in line]
     assert [said in line for line in told] == ([True] if said else [])
 

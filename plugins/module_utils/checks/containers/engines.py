@@ -320,7 +320,7 @@ def toolkit_driver_root(node: Node) -> Iterator[Result]:
 
 @check(
     "containerd-cdi",
-    proves="containerd, where it is to give containers the GPUs, takes CDI or knows NVIDIA's runtime",
+    proves="containerd, where it is to give containers the GPUs, serves Kubernetes and takes CDI or NVIDIA's runtime",
     source=CDI_GUIDE,
 )
 def containerd_cdi(node: Node) -> Iterator[Result]:
@@ -335,7 +335,15 @@ def containerd_cdi(node: Node) -> Iterator[Result]:
     settings = node.facts.get("containers.containerd")
     said = settings.get("cdi") if settings else None
     record = node.catalog["container_toolkit"]["engines"]["containerd"]
-    if settings and settings.get("nvidia_runtime"):
+    if settings and not settings.get("kubernetes", True):
+        yield warn(
+            f"the plugin for Kubernetes is off in containerd {version}, so no kubelet can start containers by it",
+            "set_by_hand",
+            observed="disabled_plugins names cri",
+            expected="it does not, unless containerd is for Docker or nerdctl alone",
+            reason="/etc/containerd/config.toml, disabled_plugins; then restart containerd",
+        )
+    elif settings and settings.get("nvidia_runtime"):
         yield ok("containerd knows the runtime nvidia", version)
     elif release(version) < release(record["cdi_since"]):
         yield warn(
@@ -346,11 +354,12 @@ def containerd_cdi(node: Node) -> Iterator[Result]:
         )
     elif not (_by_default(node, "containerd") if said is None else said):
         yield warn(
-            f"CDI is off in containerd {version}, so its containers cannot use GPUs",
+            f"CDI is off in containerd {version}: its pods start without their GPUs, and nothing says so",
             "set_by_hand",
             observed=said,
-            expected="enable_cdi = true",
-            reason='/etc/containerd/config.toml, [plugins."io.containerd.grpc.v1.cri"]; then restart containerd',
+            expected="enable_cdi = true, as containerd config dump shows it",
+            reason="/etc/containerd/config.toml, after version = 2: enable_cdi = true below"
+            ' [plugins."io.containerd.grpc.v1.cri"]; then restart containerd',
         )
     else:
         yield ok(f"containerd {version} takes CDI", version)
