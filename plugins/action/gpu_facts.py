@@ -11,8 +11,10 @@ A role that begins its work with this task is refused for unknown variables and 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
@@ -34,7 +36,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import Role
 
 DEFAULTS = {name: option.get("default") for name, option in program.ARGUMENTS.items()}
 # What a look returns. Ansible takes what else a node says, as add_host, out of a module's answer, not out of this one.
-RETURNED = ("changed", "failed", "msg", "refusal", "holder", "ansible_facts")
+RETURNED = ("changed", "failed", "msg", "refusal", "holder", "ansible_facts", "clock")
 
 
 class ActionModule(NormalAction):
@@ -53,6 +55,7 @@ class ActionModule(NormalAction):
         if not self._task.check_mode:
             self._task.args = {**args, "work": args.get("work", GO_ON), "run": this_run(os.getppid())}
         raised: AnsibleError | None = None
+        begun = time.time()
         try:
             result = self._read(tmp, variables)
             if result.get("holder") and is_dead(result["holder"]):
@@ -64,7 +67,7 @@ class ActionModule(NormalAction):
             raised, result = error, {"failed": True, "msg": str(error)}
         host = variables.get("inventory_hostname", "")
         if not ("refusal" in result or result.get("failed") or result.get("unreachable")):
-            return taken_over(result, host)
+            return taken_over(result, host, (begun, time.time()))
         return self._explained({name: part for name, part in result.items() if name != "ansible_facts"}, host, raised)
 
     def _read(self, tmp: str | None, variables: dict[str, Any]) -> dict[str, Any]:
@@ -135,12 +138,24 @@ def answered_by_program(output: str) -> dict[str, Any] | None:
     return {name: told[name] for name in RETURNED if name in told} if isinstance(told, dict) else None
 
 
-def taken_over(result: dict[str, Any], host: str) -> dict[str, Any]:
-    """Return the module's result with the facts that are its own and no others, or the refusal of what cannot be."""
-    told = result.get("ansible_facts") or {}
+def ahead(clock: Any, begun: float, ended: float) -> int | None:
+    """Return by how many seconds a clock, read between two times, is ahead for sure; None for what is no time."""
+    if isinstance(clock, bool) or not isinstance(clock, (int, float)) or not math.isfinite(clock):
+        return None
+    return round(max(clock - ended, 0) or min(clock - begun, 0))
+
+
+def taken_over(result: dict[str, Any], host: str, between: tuple[float, float]) -> dict[str, Any]:
+    """Return the module's result with the facts that are its own and no others, or the refusal of what cannot be.
+
+    between are the times on the controller before the node was asked and after it has answered.
+    """
+    told, clock = result.get("ansible_facts") or {}, result.pop("clock", None)
     why = forms.refusal(told.get("gpulab"), host)
     if why:
         return failure([why])
+    if isinstance(told["gpulab"].get("system"), dict):
+        told["gpulab"]["system"]["clock_ahead_seconds"] = ahead(clock, *between)
     known = {"gpulab": told["gpulab"], "gpulab_check_mode": told.get("gpulab_check_mode") is True}
     missing = told.get("gpulab_missing")
     known["gpulab_missing"] = [path for path in missing if isinstance(path, str)] if isinstance(missing, list) else []

@@ -3,9 +3,9 @@
 
     tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
-A FAULT spoils a driver: its module is uncompilable, it is choosy and does not compile for kernels called *-own, it is
-lossy and shows one GPU only, or it is unsound and GPU 0 has memory errors, the last two as simulated nodes can. The
-driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
+A FAULT spoils a driver: its module is uncompilable, or with uncompilable=TEXT for kernels that have TEXT in their name,
+it is lossy and shows one GPU only, or it is unsound and GPU 0 has memory errors, the last two as simulated nodes can.
+The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
 toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two packages that no node may take: a
 libc6 newer than any, and one that was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint
 names it. Needs gpg and gpg-agent.
@@ -32,7 +32,7 @@ KEYS = {
 }
 ORIGIN = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA", "Architecture": "amd64"}
 MAKEFILE = "obj-m := nvidia.o\n"
-OWN_KERNELS_SPOILT = "ccflags-y := $(if $(filter %-own,$(KERNELRELEASE)),-include spoilt.h)\n"
+SPOILT_KERNELS = "ccflags-y := $(if $(findstring {text},$(KERNELRELEASE)),-DSPOILT)\n"
 MODULE = """\
 #include <linux/module.h>
 static int __init stub_init(void) {{ return 0; }}
@@ -45,8 +45,10 @@ MODULE_VERSION("{version}");
 """
 # As the open modules before 580.126.09 fail on newer kernels
 UNCOMPILABLE = """\
+#ifdef SPOILT
 int pci_resize_resource(int resource, int exclude_bars);
 int spoilt(void) { return pci_resize_resource(1); }
+#endif
 """
 DKMS = """\
 PACKAGE_NAME="nvidia"
@@ -91,8 +93,9 @@ PINNING = "Package: libcuda1 libnvidia-* nvidia-*\nPin: version {version}-*\nPin
 
 def driver(wish: str, system: str) -> list[Package]:
     """Return the packages of one VERSION[:FAULT] for a system, with the dependencies that matter to APT."""
-    version, _colon, fault = wish.partition(":")
-    code = MODULE.format(version=version) + (UNCOMPILABLE if fault == "uncompilable" else "")
+    version, _colon, spoiling = wish.partition(":")
+    fault, _equals, text = spoiling.partition("=")
+    uncompilable = fault == "uncompilable"
     full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
     spoilt = {
         "postinst": f"#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate fault '{SIMULATED.get(fault)}'\n",
@@ -121,8 +124,8 @@ def driver(wish: str, system: str) -> list[Package]:
             "dkms nvidia-kernel-common" if system.startswith("ubuntu") else "dkms nvidia-kernel-support",
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
-                f"{source}/Makefile": MAKEFILE + (OWN_KERNELS_SPOILT if fault == "choosy" else ""),
-                f"{source}/nvidia.c": code,
+                f"{source}/Makefile": MAKEFILE + (SPOILT_KERNELS.format(text=text or ".") if uncompilable else ""),
+                f"{source}/nvidia.c": MODULE.format(version=version) + (UNCOMPILABLE if uncompilable else ""),
             },
             scripts={
                 "postinst": f'#!/bin/sh\nset -e\n/usr/lib/dkms/common.postinst nvidia {version} "" x86_64 "$2"\n',

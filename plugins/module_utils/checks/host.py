@@ -15,6 +15,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     info,
     ok,
     skipped,
+    unknown,
     warn,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import LOCAL
@@ -30,6 +31,7 @@ SIZING = "https://github.com/stas00/ml-engineering/tree/master/compute"
 CORES_PER_GPU, CORES_FOR_SYSTEM = 3, 4
 EDAC = "https://docs.kernel.org/admin-guide/ras.html"
 FULL_PERCENT = 95
+MOST_SECONDS_APART = 60
 DISK_FILESYSTEMS = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs")
 
 
@@ -176,19 +178,60 @@ def disk_errors(node: Node) -> Iterator[Result]:
             f"{disk['device']} has failed to read or write {counted(disk['count'], 'time')} since the node booted{last}"
         )
         yield warn(told, "save_disk", observed=disk["count"], expected=0)
-    if not found:
+    if not found and not node.facts["kernel_log.readable"] and not node.facts.get("system.container"):
+        yield unknown("the kernel log could not be read; reading it needs root")
+    elif not found:
         yield ok("the kernel has seen no error of a disk or of a file system", 0)
 
 
 @check(
+    "out-of-memory",
+    proves="no program was killed for want of memory since the node booted",
+    source="https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
+    on_host=True,
+)
+def out_of_memory(node: Node) -> Iterator[Result]:
+    """Tell whom the kernel killed, for its user looks for a fault of the GPU; it says nothing against the node."""
+    killed = node.facts["kernel_log"].get("killed", [])
+    for one in killed:
+        last = f", last at {one['time']}" if one.get("time") else ""
+        yield info(
+            f"the kernel has killed {one['command']} for want of memory {counted(one['count'], 'time')}{last}",
+            observed=one["count"],
+            expected=0,
+            reason="its user started more than the memory of the node, or of the job's limit, holds",
+        )
+    if killed:
+        return
+    if node.facts["kernel_log.readable"]:
+        yield ok("no program was killed for want of memory", 0)
+    elif node.facts.get("system.container"):
+        yield inapplicable("a container has its host's kernel log")
+    else:
+        yield unknown("the kernel log could not be read; reading it needs root")
+
+
+@check(
     "clock",
-    proves="the clock is synchronised; logs, certificates and NCCL across nodes rely on it",
+    proves="the clock is synchronised, and the controller's says the same; logs, certificates and NCCL rely on it",
     source="https://man7.org/linux/man-pages/man2/adjtimex.2.html",
 )
 def clock(node: Node) -> Iterator[Result]:
-    """Ask the kernel."""
+    """Compare it with the controller's, and ask the kernel."""
+    ahead = node.facts.get("system.clock_ahead_seconds") or 0
     if node.facts.get("system.container"):
         yield inapplicable("a container has its host's clock")
+    elif abs(ahead) > MOST_SECONDS_APART:
+        hours, minutes = divmod(abs(ahead) // 60, 60)
+        kept = node.facts.get("system.clock_synchronized")
+        yield warn(
+            f"the clock is {hours} h {minutes:02} min {'ahead of' if ahead > 0 else 'behind'} the controller's",
+            "set_clock",
+            observed=ahead,
+            expected=0,
+            unit="s",
+            reason=f"the node's own is {'' if kept else 'not '}synchronised; both ought to be",
+        )
     elif node.facts["system.clock_synchronized"]:
         yield ok("the clock is synchronised", observed=True)
     else:

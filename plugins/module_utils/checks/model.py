@@ -96,7 +96,7 @@ class Facts:
 def _raise_refused(at: Any, path: str) -> None:
     if isinstance(at, dict) and isinstance(at.get("unsupported"), str):
         raise Unread(path, at["unsupported"], unsupported=True)
-    if isinstance(at, dict) and isinstance(at.get("error"), str):
+    if isinstance(at, dict) and isinstance(at.get("error"), str) and "code" in at:  # others have an error of their own
         raise Unread(path, at["error"])
 
 
@@ -180,6 +180,9 @@ def skipped(reason: str) -> Result:
 def unknown(reason: str) -> Result:
     """Answer that what was looked at gave no answer, and why."""
     return Result("unknown", "could not be checked", reason=reason)
+
+
+OUT_OF_MEMORY = "the node ran out of memory, or somebody ended it (see out-of-memory)"
 
 
 def warn(summary: str, remediation: str, **more: Any) -> Result:

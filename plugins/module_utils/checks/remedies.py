@@ -101,6 +101,10 @@ REMEDIES = {
     "feed_gpus": "Move the data to a faster tier (scratch on NVMe), pack small files into few large ones, or prepare"
     " the samples beforehand. More processor cores per GPU help where the processors limit.",
     "replace_memory": "Run a memory test on the module named, reseat it, and replace it if the errors return.",
+    "set_clock": "Let both clocks be kept in time: timedatectl set-ntp true on the node and on the controller, or"
+    " chronyc makestep where chrony keeps it.",
+    "remove_kernel": "Do not reboot into that kernel. Remove its packages (apt-get remove) until a driver builds for"
+    " it: ansible-playbook gpulab.node.provision names them.",
     "free_space": "Free disk space on the file system named.",
     "own_check": "The check is the lab's own: see the reason, and the file of verify_own_checks that it comes from.",
     "rma": "Have the board replaced under warranty.",

@@ -23,8 +23,10 @@ DONE = "done"  # the work came to its end
 LATE = "late"  # the deadline passed
 DIED = "died"  # the child ended in the middle of its work
 
+KILLED = -signal.SIGKILL, 128 + signal.SIGKILL  # a status, as Python and as a shell count it
 _CHUNK = 1 << 16
 _PATIENCE = 0.1  # seconds for a killed child to die
+_DIED = "the reading process died"
 
 
 class Child:
@@ -63,7 +65,7 @@ class Child:
         if {"end": ""} in records:
             return DONE
         failures = [record["end"] for record in records if "end" in record]
-        self.reason = failures[0] if failures else f"the reading process died ({_cause_of_death(status)})"
+        self.reason = failures[0] if failures else f"{_DIED} ({_cause_of_death(status)})"
         return DIED
 
     def _reap(self) -> int | None:
@@ -75,6 +77,11 @@ class Child:
                 return status
             time.sleep(0.002)
         return None
+
+
+def was_killed(reason: str) -> bool:
+    """Tell whether a child that died was killed, which the kernel does where memory runs out."""
+    return reason.startswith(f"{_DIED} (signal {signal.SIGKILL:d})")
 
 
 def _serve(work: Callable[[Emit], None], writer: int) -> None:

@@ -44,6 +44,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 TAIL_LINES = 30
 _TAIL_BYTES = 16384
 _LOST = "Without it, gpulab does not know how this step ended, and runs it again."
+# systemd's words for the end of a step that left no result: run itself only fails where it cannot write.
+_ENDS = {
+    "": "it was killed",
+    "success": "it was killed",
+    "exit-code": "its end could not be written: is the file system of /var/lib/gpulab full (df -h) or read-only?",
+}
 _ALIVE = ("active", "activating", "deactivating", "reloading")
 
 
@@ -107,9 +113,9 @@ def script(command: Command, directory: Path) -> str:
             *exports,
             f"cd {shlex.quote(command.chdir)} && {argv}",
             "rc=$?",
-            f'printf \'{{"rc": %d, "ended": %d}}\\n\' "$rc" "$(date +%s)" >{here}/result.new',
-            f"sync {here}/result.new",
-            f"mv {here}/result.new {here}/result",
+            f'printf \'{{"rc": %d, "ended": %d}}\\n\' "$rc" "$(date +%s)" >{here}/result.new &&',
+            f"    sync {here}/result.new &&",
+            f"    mv {here}/result.new {here}/result || exit 1",
             'exit "$rc"',
             "",
         ]
@@ -187,7 +193,7 @@ class Step:
         state, rc, ended, detail = self._end() or self._alive(record) or self._end() or ("interrupted", None, None, "")
         if state == "interrupted":
             killed = "the node was restarted" if record["boot_id"] != self._boot_id else self._show("Result")
-            detail = "it was killed" if killed in {"success", ""} else killed
+            detail = _ENDS.get(killed, killed)
         tail = last_lines(self.log)
         seconds = max(0.0, (ended or time.time()) - record["started"])
         return Status(state, str(self.log), rc, round(seconds, 1), tail[-1] if tail else "", tuple(tail), detail)

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import mount_tabl
 from ansible_collections.gpulab.node.plugins.module_utils.core.child import DONE, Child
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.processes import NETWORK, shared_memory
 from ansible_collections.gpulab.node.plugins.module_utils.diagnosis.shapes import Killed, MachineNow, NetworkMount
+from ansible_collections.gpulab.node.plugins.module_utils.facts.kernel_log import KILLED
 from ansible_collections.gpulab.node.plugins.module_utils.facts.limits import SHARED_MEMORY
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 CPUS = "/sys/devices/system/cpu"
 TMP = "/tmp"  # noqa: S108 - a place to look at, nothing is written
 _DEVICE = re.compile(r"nvidia(?:\d+|ctl|-uvm)\Z")
-_KILLED = re.compile(
-    r"^(?:\[ *(\d+)[\d.]*\] )?.*(?:Out of memory|Memory cgroup out of memory): Killed process (\d+) \((.{1,64}?)\)",
-    re.MULTILINE,
-)
 RECENT = 3600.0  # seconds: what was killed before that does not explain what goes wrong now
 _AVERAGE = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
 
@@ -79,7 +76,7 @@ def killed(log: str, uptime: float) -> list[Killed]:
     """Parse whom the kernel ended of late for want of memory, from its log; uptime in seconds, as the log counts."""
     return [
         Killed(int(pid), command)
-        for seconds, pid, command in _KILLED.findall(log)
+        for seconds, pid, command in KILLED.findall(log)
         if not seconds or uptime - int(seconds) < RECENT
     ]
 

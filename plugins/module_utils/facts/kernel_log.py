@@ -1,11 +1,12 @@
 # Copyright (c) 2026 The gpulab founders
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel log says since the node booted: of GPUs, XIDs, SXids and lines without a number; of disks, errors."""
+"""What the kernel log says since boot: XIDs, SXids and other errors of GPUs, errors of disks, who was killed."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.driver import errors, known_errors
@@ -14,9 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import DiskErrors, KernelEvent, KernelLog
+    from ansible_collections.gpulab.node.plugins.plugin_utils.facts.services import (
+        DiskErrors,
+        KernelEvent,
+        KernelLog,
+        KilledProgram,
+    )
 
-COMMANDS = (["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"], ["dmesg"])
+JOURNAL = ["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet"]
+BUFFER = ["dmesg", "--time-format=iso"]
 # Forms as NVIDIA/open-gpu-kernel-modules prints them: kernel_rc.c (XIDs, with the MIG instance since 525), osinit.c
 # (what has no XID), common_nvswitch.h and intr_nvswitch.h (SXids). Older drivers leave out "PCI:", newer ones add ".0".
 _ADDRESS = r"(?P<address>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
@@ -43,7 +50,16 @@ _MOST_LINES = 8  # of one message; one whose end the kernel has dropped must not
 DISK = re.compile(
     r"\b(?:I/O|critical medium) error(?:,| on) dev (?P<device>[\w!-]+),(?!.*\((?:DISCARD|WRITE_ZEROES)\))"
 )
+# mm/oom_kill.c, __oom_kill_process; the seconds are those of dmesg.
+KILLED = re.compile(
+    r"^(?:\[ *(?P<seconds>\d+)[\d.]*\] )?.*(?:Out of memory|Memory cgroup out of memory): "
+    r"Killed process (?P<pid>\d+) \((?P<command>.{1,64}?)\)",
+    re.MULTILINE,
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
+# What stands before a message of the kernel: in the journal time and host, in the kernel's buffer a time
+_BEFORE = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ (?:\S+ kernel: ?)?|\[ *\d+\.\d+\] ?)?")
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+),\d+")
 MOST_EVENTS = 200  # a failing board may write thousands; the last ones count
 
 
@@ -152,6 +168,32 @@ def disks(log: str, node: Node) -> list[DiskErrors]:
     return [found[device] for device in sorted(found) if _is_fixed(node, device)]
 
 
+def killed(log: str) -> list[KilledProgram]:
+    """Return the programs that the kernel has killed for want of memory, each with how often, in a kernel log."""
+    found: dict[str, KilledProgram] = {}
+    for match in KILLED.finditer(log):
+        name, time = match["command"], TIME.match(match[0])
+        count = found[name]["count"] + 1 if name in found else 1
+        found[name] = {"command": name, "count": count, "time": time.group() if time else None}
+    return [found[name] for name in sorted(found)]
+
+
+def joined(journal: str, buffer: str) -> str:
+    """Return the journal's lines, and after them those that only the kernel's own buffer has.
+
+    A journal whose file system is full, or whose file is damaged, lacks lines and does not say so.
+    """
+    known = Counter(_BEFORE.sub("", line).strip() for line in journal.splitlines())
+    lacking = []
+    for line in buffer.splitlines():
+        text = _BEFORE.sub("", line).strip()
+        if known[text]:
+            known[text] -= 1
+        else:
+            lacking.append(_FRACTION.sub(r"\1", line))
+    return "\n".join([*journal.splitlines(), *lacking])
+
+
 def _is_fixed(node: Node, device: str) -> bool:
     place = f"/sys/class/block/{device}"
     return node.exists(place) and node.number(f"{place}/removable") != 1
@@ -163,9 +205,14 @@ class KernelLogQuery:
     def __init__(self, node: Node) -> None:
         """Start the programs that print it."""
         self._node = node
-        self._jobs = [node.start(command) for command in COMMANDS]
+        self._jobs = [node.start(command) for command in (JOURNAL, BUFFER)]
 
     def facts(self) -> KernelLog:
-        """Return {"readable", "events", "disks"}; a log that cannot be read is not an empty one."""
-        log = next((log for log in (job.output() for job in self._jobs) if log), "")
-        return {"readable": bool(log), "events": events(log), "disks": disks(log, self._node)}
+        """Return {"readable", "events", "disks", "killed"}; a log that cannot be read is not an empty one."""
+        log = joined(*(job.output() or "" for job in self._jobs))
+        return {
+            "readable": bool(log),
+            "events": events(log),
+            "disks": disks(log, self._node),
+            "killed": killed(log),
+        }

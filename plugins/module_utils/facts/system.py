@@ -196,6 +196,7 @@ def read(node: Node) -> System:
         "package_state": package_state(node, unfinished),
         "packages_unfinished": unfinished,
         "clock_synchronized": clock_synchronized(node),
+        "clock_ahead_seconds": None,  # the controller tells
         "clock_services": clock_services(node),
         "initramfs_programs": initramfs_programs(node),
     }

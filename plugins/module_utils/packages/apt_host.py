@@ -110,7 +110,7 @@ class Apt(PackageHost):
         listed = any(LISTS.glob("*_Packages*"))  # a refresh that failed leaves an empty directory
         updated = UPDATED.stat().st_mtime if UPDATED.exists() and listed else 0.0
         changed = newest_change(SOURCES)
-        fresh = updated > changed and time.time() - updated < cache_valid_time
+        fresh = updated > changed and 0 <= time.time() - updated < cache_valid_time
         return None if fresh else apt.update_command(self._lock_timeout)
 
     def predict(self, todo: Wishes) -> tuple[Plan, dict[str, int], str]:

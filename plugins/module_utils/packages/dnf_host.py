@@ -60,7 +60,7 @@ class Dnf(PackageHost):
         """Return the command that refreshes the metadata; None while they are fresh and newer than the repositories."""
         updated = UPDATED.stat().st_mtime if UPDATED.exists() and any(CACHE.glob("*/repodata/repomd.xml")) else 0.0
         changed = newest_change(SOURCES)
-        fresh = updated > changed and time.time() - updated < cache_valid_time
+        fresh = updated > changed and 0 <= time.time() - updated < cache_valid_time
         return None if fresh else dnf.update_command()
 
     def predict(self, todo: Wishes) -> tuple[Plan, dict[str, int], str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,8 @@ def look(asked: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     except Refusal as refusal:  # another run works on the node, or a record of gpulab there is damaged
         holder = run_lock.holder() if refusal.code == "S010" else None
         return {"failed": True, "msg": str(refusal), "refusal": asdict(refusal), "holder": holder}
-    return {"changed": False, "ansible_facts": {**found, "gpulab_check_mode": check_mode}}
+    facts = {**found, "gpulab_check_mode": check_mode}
+    return {"changed": False, "ansible_facts": facts, "clock": time.time()}
 
 
 def _found(asked: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:

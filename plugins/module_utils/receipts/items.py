@@ -41,7 +41,7 @@ Value = Any  # str, dict[str, str] or None
 VERSION_LOCK = "/etc/dnf/plugins/versionlock.list"
 # What changes by itself, or is read again elsewhere, by section of the facts.
 PASSING = {
-    "system": {"kernel", "boot_id", "clock_synchronized", "python"},
+    "system": {"kernel", "boot_id", "clock_synchronized", "clock_ahead_seconds", "python"},
     "accounts": {"slices", "quotas"},
     "directory": {"missing", "clashes"},
     "model_store": {"unread_days"},

@@ -38,7 +38,7 @@ DRIVER_SECONDS = 5.0
 MOST_BYTES = 1 << 20  # of a credential: more than MUNGE makes
 WINDOW = 1800  # seconds of the kernel log that a report tells of
 MOST = 50  # of each kind; the last ones count
-_LOG = ["journalctl", "--dmesg", "--boot", "--output=short-iso", "--no-pager", "--quiet", f"--since=-{WINDOW}s"]
+_LOG = [*kernel_log.JOURNAL, f"--since=-{WINDOW}s"]
 # mm/oom_kill.c, dump_oom_summary. The name of the program is its user's choice, and comes last.
 _KILLED = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<groups>[^ ]*?)task=.*,pid=\d+,uid=\d+")
 _OF_JOB = re.compile(rf"task_memcg={looks.SLURMS_GROUP}(?:/|,)")
@@ -101,11 +101,11 @@ def from_log(log: str, now: float) -> tuple[list[Trouble], list[Killed]]:
 
 def read(node: Node, name: str, expected: int) -> Report:
     """Return the report of this node; expected is how many GPUs Slurm knows here. Takes ten seconds at most."""
-    jobs = [node.start(command) for command in (_LOG, ["dmesg"])]
+    jobs = [node.start(command) for command in (_LOG, kernel_log.BUFFER)]
     found = gpus.findings(programs.answers(DRIVER_SECONDS), expected)
     logs = [job.output() for job in jobs]
     now = time.time()
-    troubles, killed = from_log(next(filter(None, logs), ""), now)
+    troubles, killed = from_log(kernel_log.joined(*(log or "" for log in logs)), now)
     return Report(name, now, any(log is not None for log in logs), troubles, killed, found, ranks=_looked(node, now))
 
 

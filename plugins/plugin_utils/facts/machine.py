@@ -9,7 +9,10 @@ from typing import TypedDict
 
 
 class System(TypedDict):
-    """Distribution, kernel, firmware, processors, memory, package manager, clock."""
+    """Distribution, kernel, firmware, processors, memory, package manager, clock.
+
+    clock_ahead_seconds is how far the clock is ahead of the controller's, as far as that can be told for sure.
+    """
 
     id: str
     version: str
@@ -32,6 +35,7 @@ class System(TypedDict):
     package_state: str
     packages_unfinished: list[str]
     clock_synchronized: bool | None
+    clock_ahead_seconds: int | None
     clock_services: list[str]
     initramfs_programs: list[str]
 

@@ -154,17 +154,26 @@ class Service(TypedDict):
 
 
 class KernelLog(TypedDict):
-    """Errors of GPUs, NVSwitches, network adapters and disks in the kernel log since boot."""
+    """Errors of GPUs, NVSwitches, network adapters and disks in the kernel log since boot, and whom it killed."""
 
     readable: bool
     events: list[KernelEvent]
     disks: list[DiskErrors]
+    killed: list[KilledProgram]
 
 
 class DiskErrors(TypedDict):
     """How often a disk, such as sda, failed to read or write; time is that of the last."""
 
     device: str
+    count: int
+    time: str | None
+
+
+class KilledProgram(TypedDict):
+    """How often the kernel killed a program for want of memory; time is that of the last."""
+
+    command: str
     count: int
     time: str | None
 

@@ -133,6 +133,7 @@ def _shares(driver: Driver, facts: Facts, change: DriverChange | None) -> bool:
 def _former_builds(driver: Driver, facts: Facts) -> list[dict[str, str]]:
     """Return what DKMS builds once more for the former driver: every kernel, and module of the version on disk.
 
+    A kernel that the plan leaves out, or that came since, may be the one that boots next, and the former driver had it.
     Packages tell the version: until the reboot, the linker may find the library of the driver that is loaded.
     """
     packages = {re.split(r"[-+~]", one["version"].rpartition(":")[2])[0] for one in facts["driver"]["packages"]}
@@ -140,7 +141,7 @@ def _former_builds(driver: Driver, facts: Facts) -> list[dict[str, str]]:
     return [
         {"kernel": kernel["version"], "module": record["module"], "version": record["version"]}
         for kernel in facts["kernels"]
-        if kernel["version"] in driver["kernels"]
+        if kernel["version"] in driver["kernels"] or (kernel.get("installed") and kernel.get("headers"))
         for record in kernel["dkms"]
         if record["version"] in versions and record["state"] != "installed"
     ]

@@ -78,6 +78,7 @@ def losing_display(facts: Facts) -> Iterator[Refusal]:
 def _cut_off(facts: Facts, driver: Driver) -> Iterator[Refusal]:
     """Yield why packages are unfinished: a driver that does not build must not be configured again.
 
+    Nor must a kernel for which it does not build: the kernel's own script has DKMS build, and fails with it.
     Nothing is wrong where the plan removes all of them.
     """
     found = facts["system"]["packages_unfinished"]
@@ -89,6 +90,11 @@ def _cut_off(facts: Facts, driver: Driver) -> Iterator[Refusal]:
     if failed:
         yield _unbuilt(list(of_driver), failed)
         left = [name for name in left if name not in of_driver]
+    failed = None if failed else _failed_build(facts, versions.values())
+    of_kernel = [name for name in left if name.startswith("linux-") and name != "linux-libc-dev"]
+    if failed and any(failed["kernel"] in name for name in of_kernel):
+        yield _unbuilt_kernel(facts, of_kernel, failed)
+        left = [name for name in left if name not in of_kernel]
     if left or not found:
         yield refuse("H047", line=f"{', '.join(left) or 'a transaction of dpkg'} was interrupted")
 
@@ -99,6 +105,19 @@ def _unbuilt(names: list[str], failed: dict[str, str]) -> Refusal:
     other = f"{remove}: gpulab then plans a driver that builds"
     told = dkms.told(failed["error"], "")
     further = "Then run dpkg --configure -a on the node, and run again" if dkms.is_of_node(failed["error"]) else other
+    way = ". ".join(filter(None, (told["way"], further)))
+    return refuse("D040", names=", ".join(names), **{**failed, "error": told["error"], "way": way})
+
+
+def _unbuilt_kernel(facts: Facts, names: list[str], failed: dict[str, str]) -> Refusal:
+    """Return the refusal of a kernel for which the node's driver does not build."""
+    told = dkms.told(failed["error"], "")
+    boot = "Boot another kernel: this one runs. " if failed["kernel"] == facts["system"]["kernel"] else ""
+    remove = (
+        f"{boot}Remove that kernel (apt-get remove {' '.join(names)}) and run again. Install it again when a driver"
+        " builds for it"
+    )
+    further = "Then run dpkg --configure -a on the node, and run again" if dkms.is_of_node(failed["error"]) else remove
     way = ". ".join(filter(None, (told["way"], further)))
     return refuse("D040", names=", ".join(names), **{**failed, "error": told["error"], "way": way})
 

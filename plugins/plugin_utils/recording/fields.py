@@ -110,7 +110,9 @@ SYSTEM = {
     "secure_boot": word("enabled", "disabled", "unsupported", "unknown"),
     **_numbers("cpu_cores", "numa_nodes", "memory_mib"),
     **_left_out("codename", "name", "python", "mok_enrolled", "mok_pending", "boot_id", "package_state"),
-    **_left_out("packages_unfinished", "clock_synchronized", "clock_services", "initramfs_programs"),
+    **_left_out(
+        "packages_unfinished", "clock_synchronized", "clock_ahead_seconds", "clock_services", "initramfs_programs"
+    ),
 }
 HARDWARE = {
     "cpu": {**_numbers("l3_mib", "base_mhz", "boost_mhz"), "boosts": flag},
@@ -269,7 +271,7 @@ FACTS = {
             ),
         }
     ],
-    "kernel_log": {"readable": flag, "events": [forms.event], **_left_out("disks")},
+    "kernel_log": {"readable": flag, "events": [forms.event], **_left_out("disks", "killed")},
     **_left_out(
         "nouveau", "forbidden", "module_options", "cuda", "libraries", "users_of_gpus", "filesystems", "engines"
     ),

@@ -163,6 +163,43 @@ DRIVER = [
         says="6.1.0-44-amd64",
     ),
     Fault(
+        "an installed kernel has the module of another driver",
+        "v100x4",
+        lambda f: f["kernels"].append(
+            {
+                **f["kernels"][0],
+                "version": "6.1.0-44-amd64",
+                "running": False,
+                "nvidia_module": OLD,
+                "headers": "/usr/src/linux-headers-6.1.0-44-amd64",
+                "dkms": [{"module": "nvidia", "version": nodes.DRIVER, "state": "added", "error": "a.c:1: error: no"}],
+            }
+        ),
+        "dkms-every-kernel",
+        "rebuild_module",
+        "warn",
+        says="its build failed with a.c:1: error: no",
+    ),
+    Fault(
+        "DKMS built for an installed kernel what is gone",
+        "v100x4",
+        lambda f: f["kernels"].append(
+            {
+                **f["kernels"][0],
+                "version": "6.1.0-44-amd64",
+                "running": False,
+                "nvidia_module": None,
+                "nvidia_module_file": None,
+                "headers": "/usr/src/linux-headers-6.1.0-44-amd64",
+                "dkms": [{"module": "nvidia", "version": nodes.DRIVER, "state": "installed"}],
+            }
+        ),
+        "dkms-every-kernel",
+        "rebuild_module",
+        "warn",
+        says="its file is missing",
+    ),
+    Fault(
         "DKMS built a leftover of another driver for an installed kernel",
         "v100x4",
         lambda f: f["kernels"].append(
@@ -234,6 +271,7 @@ DRIVER = [
         all_of(NOT_LOADED, put("kernels.0.nvidia_module", None)),
         "driver-responsive",
         "rebuild_module",
+        also=("dkms-every-kernel",),
         says="its file is missing",
     ),
     Fault(
@@ -304,6 +342,30 @@ DRIVER = [
     ),
     Fault("driver installed and merely not loaded", "t4", NOT_LOADED, "driver-responsive", "reboot"),
     Fault("persistence mode off", "b200x8", every_gpu("persistence", value=False), "persistence", "configure", "warn"),
+    Fault(
+        "a kernel that waits for a driver which does not build for it",
+        "l40s",
+        all_of(
+            put("system.package_state", "interrupted"),
+            put("system.packages_unfinished", ["linux-image-6.1.0-44-amd64", "linux-image-amd64"]),
+            lambda f: f["kernels"].append(
+                {
+                    **f["kernels"][0],
+                    "version": "6.1.0-44-amd64",
+                    "running": False,
+                    "nvidia_module": None,
+                    "headers": "/usr/src/linux-headers-6.1.0-44-amd64",
+                    "dkms": [
+                        {"module": "nvidia", "version": nodes.DRIVER, "state": "added", "error": "a.c:1: error: no"}
+                    ],
+                }
+            ),
+        ),
+        "packages-consistent",
+        "remove_kernel",
+        also=("dkms-every-kernel",),
+        says="kernel 6.1.0-44-amd64 is not configured",
+    ),
     Fault(
         "package installation interrupted",
         "l40s",

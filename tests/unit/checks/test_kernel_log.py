@@ -25,6 +25,42 @@ BEGUN = "NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:2b85)"
 FAILED = "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x22:0x56:884)"
 
 
+XID_79 = "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("journal", "buffer", "count", "time"),
+    [
+        # a full file system: the journal ends before the error
+        ([STAMP + "booted"], [f"2026-11-21T01:00:00,123456+00:00 {XID_79}"], 1, "2026-11-21T01:00:00+00:00"),
+        ([STAMP + "booted"], [f"[  12.345678] {XID_79}"], 1, None),
+        # both have it: it counts once
+        ([STAMP + XID_79], [f"2026-11-21T00:12:01,000002+00:00 {XID_79}"], 1, "2026-11-21T00:12:01+0000"),
+        # the buffer has turned, and lacks what the journal has
+        ([STAMP + XID_79] * 2, [f"2026-11-21T00:12:01,000002+00:00 {XID_79}"], 2, "2026-11-21T00:12:01+0000"),
+        ([STAMP + XID_79], [f"2026-11-21T00:12:01,2+00:00 {XID_79}"] * 3, 3, "2026-11-21T00:12:01+00:00"),
+        # a damaged journal says nothing at all
+        ([], [f"2026-11-21T00:12:01,2+00:00 {XID_79}"], 1, "2026-11-21T00:12:01+00:00"),
+    ],
+    ids=["full", "full, of an old dmesg", "both", "turned", "lost two", "damaged"],
+)
+def test_what_the_journal_has_lost_is_taken_from_the_kernels_own_buffer(journal, buffer, count, time):
+    (event,) = kernel_log.events(kernel_log.joined("\n".join(journal), "\n".join(buffer)))
+    assert (event["xid"], event["count"], event["time"]) == (79, count, time)
+
+
+def test_whom_the_kernel_killed_for_want_of_memory_is_told_by_name():
+    log = """
+        2026-11-28T03:12:00+00:00 node kernel: Out of memory: Killed process 4242 (python3) total-vm:1kB, UID:1000
+        2026-11-28T03:13:00+00:00 node kernel: Memory cgroup out of memory: Killed process 77 (python3) total-vm:1kB
+        [ 12.5] Out of memory: Killed process 5 (a b) c) total-vm:9kB
+    """
+    assert kernel_log.killed("\n".join(line.strip() for line in log.splitlines())) == [
+        {"command": "a b", "count": 1, "time": None},
+        {"command": "python3", "count": 2, "time": "2026-11-28T03:13:00+00:00"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "kind", "xid", "bus_id"),
     [

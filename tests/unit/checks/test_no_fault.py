@@ -14,6 +14,7 @@ from .nccl_faults import H100X8, below_switch, nccl, nccl_file
 from .settings_faults import cdi_for, cut_into
 from .software_faults import SLURM, left, planned
 
+KILLED_READER = "the reading process died (signal 9), at GPU 0"
 NO_INFINIBAND = put("infiniband", [])
 NO_NVLINK_NO_PEERS = put("nvml.peers.0", {"gpus": [0, 1], "ancestor": "single", "read": "not_supported"})
 BRIDGED = "a100-pcie-bridged"
@@ -104,6 +105,16 @@ CASES = [
     ("driver-plan", "inapplicable", "rtx4090x2", put("driver.library", None), {"driver": NO_DRIVER_PLANNED}),
     ("driver-responsive", "ok", "rtx4090x2", put("pci.lent", [LENT]), None),
     ("driver-responsive", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
+    ("disk-errors", "unknown", "t4", put("kernel_log.readable", value=False), None),
+    ("out-of-memory", "unknown", "t4", put("kernel_log.readable", value=False), None),
+    ("clock", "ok", "t4", put("system.clock_ahead_seconds", -60), None),
+    (
+        "driver-responsive",
+        "unknown",
+        "t4",
+        all_of(put("nvml.state", "error"), put("nvml.error", {"code": None, "text": KILLED_READER})),
+        None,
+    ),
     ("driver-next-boot", "ok", "t4", forbid("blacklist nvidia", "by_itself"), None),
     ("pcie-width", "ok", "a10g", VIRTUAL, None),
     ("pcie-width", "inapplicable", "vr200x4", lambda _: None, None),

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 
+import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import child
-from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, DONE, LATE, Child
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import DIED, DONE, LATE, Child, was_killed
 
 
 def test_what_the_child_says_arrives():
@@ -69,6 +70,13 @@ def test_crash_is_told_with_its_signal():
     started = Child(lambda _emit: os.kill(os.getpid(), signal.SIGSEGV), 5)
     assert started.wait() == DIED
     assert started.reason == "the reading process died (signal 11)"
+
+
+@pytest.mark.parametrize(("number", "killed"), [(signal.SIGKILL, True), (signal.SIGSEGV, False)])
+def test_a_child_that_was_killed_is_told_from_one_that_crashed(number, killed):
+    started = Child(lambda _emit: os.kill(os.getpid(), number), 5)
+    assert started.wait() == DIED
+    assert was_killed(started.reason) is killed
 
 
 def test_exception_is_told():

@@ -173,6 +173,19 @@ def test_a_killed_step_is_interrupted_with_the_word_of_systemd(step, systemd):
     assert (step.status().state, step.status().detail) == ("interrupted", "oom-kill")
 
 
+def test_a_step_that_cannot_write_its_end_leaves_no_half_of_it_and_says_so(step, systemd):
+    step.start(ECHO, 60)
+    full = step.directory / "result.new"
+    full.symlink_to("/dev/full")
+    systemd.end(step.unit)
+    assert not (step.directory / "result").exists()
+    systemd.kill(step.unit, "exit-code")
+    assert step.status().state == "interrupted"
+    assert "full (df -h)" in step.status().detail
+    full.unlink()
+    assert step.start(ECHO, 60) == "started"
+
+
 def test_a_restart_of_the_node_interrupts_a_step_without_a_result(step, systemd, tmp_path):
     step.start(ECHO, 60)
     systemd.restart()

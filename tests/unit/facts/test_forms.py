@@ -9,7 +9,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.template import Templar
-from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModule, reader
+from ansible_collections.gpulab.node.plugins.action.gpu_facts import ActionModule, ahead, reader
 from ansible_collections.gpulab.node.plugins.module_utils.checks.reboot import judged
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.facts.collect import collect
@@ -74,6 +74,24 @@ def test_a_hostname_that_is_none_is_refused(hostname):
     (told,) = misfits(changed("system.hostname", hostname))
     assert told.startswith("system.hostname is ")
     assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        (1000.0, 0),  # read between the question and its answer
+        (1009.9, 0),
+        (4610.0, 3600),
+        (-200.0, -1200),
+        (None, None),
+        (True, None),
+        ("1000", None),
+        (float("nan"), None),
+        (float("inf"), None),
+    ],
+)
+def test_a_clock_is_ahead_or_behind_only_as_far_as_that_is_sure(clock, told):
+    assert ahead(clock, 1000.0, 1010.0) == told
 
 
 @pytest.mark.parametrize("path", FORMS)

@@ -796,8 +796,8 @@ def sources(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("lists", "source", "stale"),
-    [(None, 0, True), (100, 200, False), (100, 99, True), (4000, 5000, True)],
-    ids=["never-updated", "fresh", "older-than-a-source", "too-old"],
+    [(None, 0, True), (100, 200, False), (100, 99, True), (4000, 5000, True), (-9000, 5000, True)],
+    ids=["never-updated", "fresh", "older-than-a-source", "too-old", "of-a-clock-that-was-ahead"],
 )
 def test_lists_are_stale_when_old_or_older_than_their_sources(host, sources, lists, source, stale):
     sources(lists, source)

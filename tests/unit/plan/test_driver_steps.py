@@ -219,11 +219,21 @@ def test_what_goes_with_the_driver_is_named_once_and_without_versions():
 def test_the_former_driver_is_built_for_the_planned_kernels_that_lack_it():
     built = {"version": "6.1", "dkms": [DKMS]}
     open_ = {"version": "6.2", "dkms": [{**DKMS, "state": "added"}, {**DKMS, "state": "added", "version": "595.1"}]}
-    unplanned = {"version": "6.3", "dkms": [{**DKMS, "state": "added"}]}
-    node = on_node(kernels=[built, open_, unplanned], library="580.1")
+    removed = {"version": "6.3", "dkms": [{**DKMS, "state": "added"}]}
+    node = on_node(kernels=[built, open_, removed], library="580.1")
     assert steps(node, driver={"kernels": ["6.1", "6.2"]})["former_builds"] == [
         {"kernel": "6.2", "module": "nvidia", "version": "580.1"}
     ]
+
+
+@pytest.mark.parametrize(("headers", "built"), [("/usr/src/linux-headers-6.2", ["6.2"]), (None, [])])
+def test_the_former_driver_is_built_for_a_kernel_that_the_plan_leaves_out_or_that_came_since(headers, built):
+    kernels = [
+        {"version": "6.1", "dkms": [DKMS]},
+        {"version": "6.2", "dkms": [{**DKMS, "state": "added"}], "installed": True, "headers": headers},
+    ]
+    found = steps(on_node(kernels=kernels, library="580.1"), driver={"kernels": ["6.1"]})["former_builds"]
+    assert [one["kernel"] for one in found] == built
 
 
 def test_the_former_driver_is_the_one_whose_packages_are_there_whatever_library_the_linker_finds():

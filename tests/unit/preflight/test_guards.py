@@ -60,6 +60,40 @@ def test_what_else_was_cut_off_beside_it_is_named_for_itself():
     assert "nvidia" not in told(half_configured("bash"))[1]
 
 
+def waiting_kernel(*others, error=ERROR, running="6.8.0-40-generic"):
+    """Return a node whose new kernel waits for the driver that works on the one that runs."""
+    names = ["linux-image-6.8.0-41-generic", "linux-headers-6.8.0-41-generic", "linux-generic", *others]
+    facts = node(package_state="interrupted", packages_unfinished=names, kernel=running)
+    facts["driver"]["packages"] = [{"name": name, "version": "510.39.01-0ubuntu1"} for name in UNBUILT]
+    build = {"module": "nvidia", "version": "510.39.01", "state": "installed", "source": True, "error": None}
+    failed = {**build, "state": "added", "error": error}
+    kernels = [{"version": "6.8.0-40-generic", "dkms": [build]}, {"version": "6.8.0-41-generic", "dkms": [failed]}]
+    return {**facts, "kernels": kernels}
+
+
+def test_a_kernel_for_which_the_driver_does_not_build_is_not_to_be_configured_once_more():
+    facts = waiting_kernel()
+    assert found(facts) == [("fail", "D040")]
+    (text,) = told(facts)
+    assert "DKMS could not build nvidia 510.39.01 for kernel 6.8.0-41-generic" in text
+    assert "apt-get remove linux-image-6.8.0-41-generic linux-headers-6.8.0-41-generic linux-generic" in text
+    assert "Boot another kernel" not in text
+    assert "dpkg --configure" not in text
+    assert "Boot another kernel: this one runs" in told(waiting_kernel(running="6.8.0-41-generic"))[0]
+
+
+def test_a_kernel_for_which_the_driver_would_build_is_configured_once_the_node_is_mended():
+    (text,) = told(waiting_kernel(error="cc1: fatal error: error writing to /tmp/x.s: No space left on device"))
+    assert "Then run dpkg --configure -a on the node" in text
+    assert "apt-get remove" not in text
+
+
+def test_what_else_was_cut_off_beside_a_kernel_stays():
+    assert found(waiting_kernel("linux-libc-dev")) == [("fail", "D040"), ("fail", "H047")]
+    assert "linux-libc-dev" not in told(waiting_kernel("linux-libc-dev"))[0]
+    assert found(waiting_kernel(error=None)) == [("fail", "H047")]
+
+
 @pytest.mark.parametrize("given", [{"error": None}, {"version": "535.54.03"}], ids=["no log", "of another driver"])
 def test_a_driver_that_was_merely_cut_off_is_configured(given):
     assert found(half_configured(**given)) == [("fail", "H047")]

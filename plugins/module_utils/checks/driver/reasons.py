@@ -50,7 +50,10 @@ def unbuilt(kernel: Facts, library: str | None) -> str:
     for build in [one for one in builds if one.get("version") == library] or builds:
         if build.get("state") == "installed":
             return f"DKMS calls {build.get('module')} {build.get('version')} installed, but its file is missing"
-        return f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed"
+        failed = f": its build failed with {build['error']}" if build.get("error") else ""
+        return (
+            f"DKMS module {build.get('module')} {build.get('version')} is {build.get('state')}, not installed{failed}"
+        )
     return "DKMS has no nvidia module for it"
 
 

@@ -16,6 +16,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.driver.reasons 
     undriven,
 )
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    OUT_OF_MEMORY,
     Facts,
     Node,
     Result,
@@ -28,6 +29,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     unknown,
     warn,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import was_killed
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import BY_ITSELF, NEVER
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ def driver_responsive(node: Node) -> Iterator[Result]:
             expected="ok",
             reason=error,
         )
+    elif was_killed(error or ""):
+        yield unknown(f"what asked NVML was killed: {OUT_OF_MEMORY}")
     elif state in ("absent", "not_loaded"):
         cause, remedy = _not_running(node, state)
         yield fail(f"the NVIDIA driver is not running: {cause}", remedy, observed=state, expected="ok", reason=error)
@@ -169,9 +173,28 @@ def persistence(node: Node, gpu: Facts) -> Iterator[Result]:
 def packages_consistent(node: Node) -> Iterator[Result]:
     """Look for an interrupted run of dpkg, which leaves drivers unpacked and modules unbuilt."""
     state = node.facts["system.package_state"]
-    if state == "interrupted":
+    kernel, build = _kernel_that_waits(node)
+    if state == "interrupted" and kernel:
+        yield fail(
+            f"kernel {kernel['version']} is not configured: DKMS cannot build {build['module']} {build['version']}",
+            "remove_kernel",
+            observed=state,
+            expected="ok",
+            reason=build.get("error"),
+        )
+    elif state == "interrupted":
         yield fail("a package installation was interrupted", "repair_packages", observed=state, expected="ok")
     elif state == "ok":
         yield ok("packages are consistent", state)
     else:
         yield skipped(f"package state {state}")
+
+
+def _kernel_that_waits(node: Node) -> tuple[Facts | None, Facts]:
+    """Return a kernel whose packages are unfinished, and the build for it that failed; its own script asks for that."""
+    unfinished = node.facts.get("system.packages_unfinished", [])
+    for kernel in node.kernels():
+        failed = next((build for build in kernel.get("dkms", []) if build.get("error")), None)
+        if failed and any(name.startswith("linux-") and kernel["version"] in name for name in unfinished):
+            return kernel, failed
+    return None, Facts({})

@@ -210,7 +210,8 @@ def dkms_every_kernel(node: Node) -> Iterator[Result]:
         yield skipped("no driver is installed (see driver-responsive)")
         return
     library = node.facts.optional("driver.library")
-    without = [k for k in node.kernels() if not k.get("nvidia_module") and not _built(k, library)]
+    without = [kernel for kernel in node.kernels() if not kernel.get("nvidia_module") and not _unread(kernel, library)]
+    other = [kernel for kernel in node.kernels() if _has_other_module(kernel, library)]
     for kernel in without:
         yield warn(
             f"kernel {kernel['version']} has no nvidia module",
@@ -219,12 +220,29 @@ def dkms_every_kernel(node: Node) -> Iterator[Result]:
             expected="installed",
             reason=unbuilt(kernel, library),
         )
-    if not without:
+    for kernel in other:
+        module = kernel["nvidia_module"]
+        yield warn(
+            f"kernel {kernel['version']} has module {module}; the library is {library}",
+            _remedy(module, library or ""),
+            observed=module,
+            expected=library,
+            reason=unbuilt(kernel, library),
+        )
+    if not without and not other:
         yield ok(f"all {len(node.kernels())} installed kernels have the module")
 
 
-def _built(kernel: Facts, library: str | None) -> bool:
-    return any(
+def _has_other_module(kernel: Facts, library: str | None) -> bool:
+    """Tell of a kernel with another driver's module; of those that run and boot next, other checks tell."""
+    module = kernel.get("nvidia_module")
+    elsewhere = not kernel.get("running") and not kernel.get("next_boot")
+    return elsewhere and library is not None and module not in (None, library)
+
+
+def _unread(kernel: Facts, library: str | None) -> bool:
+    """Tell whether a module is there whose version could not be read, and DKMS has installed it."""
+    return kernel.get("nvidia_module_file") is not None and any(
         build.get("state") == "installed" and library in (None, build.get("version"))
         for build in kernel.get("dkms", [])
     )

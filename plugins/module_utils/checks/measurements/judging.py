@@ -14,6 +14,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    OUT_OF_MEMORY,
     Facts,
     Node,
     Result,
@@ -23,6 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
     skipped,
     unknown,
 )
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import KILLED, was_killed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,6 +135,8 @@ def what_kept(node: Node, record: Facts, what: str, otherwise: str = "restart_ap
             "reboot",
             reason="the driver does not answer, or the GPU hangs",
         )
+    if was_killed(record.get("reason") or "") or record.get("error.code") in KILLED:
+        return unknown(f"{what} was killed: {OUT_OF_MEMORY}")
     if state == "died":
         return fail(f"{what} died", "reinstall_driver", reason=record["reason"])
     return _failed(record["error"], what, otherwise)
