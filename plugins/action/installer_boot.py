@@ -73,6 +73,7 @@ ARGUMENTS: dict[str, Any] = {
     "packages": {"type": "list", "elements": "str", "default": []},
     "network_files": {"type": "list", "elements": "path", "default": []},
     "minutes": {"type": "int", "default": 15},
+    "allow": {"type": "list", "elements": "str", "default": []},
     "confirmed": {"type": "raw"},
     "hosts": {"type": "list", "elements": "str", "default": []},
     "image": {"type": "path"},
@@ -175,6 +176,7 @@ class ActionModule(Asking):
             tuple(self._args["packages"]),
             self._args["minutes"],
             planned.network_files(self._host, self._args["network_files"]),
+            tuple(self._args["allow"]),
         )
         found = Found(seen["dmi_uuid"], seen["memory"], user, keys, server, client)
         made = installation.plan(captured, found, wishes, planned.installers())

@@ -45,6 +45,7 @@ ARGUMENTS: dict[str, Any] = {
     "packages": {"type": "list", "elements": "str", "default": []},
     "network_files": {"type": "list", "elements": "path", "default": []},
     "minutes": {"type": "int", "default": 15},
+    "allow": {"type": "list", "elements": "str", "default": []},
     "installer": {"type": "str", "choices": [IMAGE, DISTRIBUTION], "default": IMAGE},
     "netboot": {"type": "path"},
     "secrets": {"type": "bool", "default": True},
@@ -160,6 +161,7 @@ def _planned(settings: Mapping[str, Any]) -> installation.Installation:
         tuple(settings["packages"]),
         settings["minutes"],
         planned.network_files(settings["host"], settings["network_files"]),
+        tuple(settings["allow"]),
     )
     found = planned.found_in(captured, settings["user"], settings["server"])
     return installation.plan(captured, found, wishes, records)

@@ -68,7 +68,7 @@ class ActionModule(Asking):
         return {
             "changes": [],
             "missing": verdict.said,
-            "packages": gates.packages(manifest),
+            "packages": gates.packages(manifest, found.machine.system),
             "same_release": manifest.machine.same_release(found.machine),
         }
 

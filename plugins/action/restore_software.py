@@ -90,7 +90,6 @@ class ActionModule(LongStepAction):
             "changed": False,
             "capture": capture.path.name,
             "plan": state.plan if state and state.capture == capture.path.name else None,
-            "packages": sorted({one.name for one in sections.packages or []}),
             "known": {one.id: one.severity for one in results if _gravity(one)},
         }
 

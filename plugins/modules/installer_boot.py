@@ -60,6 +60,11 @@ options:
     description: Minutes after which the installer gives up before the point of no return, and the old system starts.
     type: int
     default: 15
+  allow:
+    description: What the lab gives up; V(unencrypted) is that the system disk is encrypted.
+    type: list
+    elements: str
+    default: []
   confirmed:
     description: The hosts that may be reinstalled, by name. For V(plan); with no value, nothing is asked.
     type: raw

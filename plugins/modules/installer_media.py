@@ -55,6 +55,11 @@ options:
     description: Minutes after which the installer gives up before the point of no return.
     type: int
     default: 15
+  allow:
+    description: What the lab gives up; V(unencrypted) is that the system disk is encrypted.
+    type: list
+    elements: str
+    default: []
   installer:
     description: V(image) uses the image of M(gpulab.node.installer_image), V(distribution) the distribution's own.
     type: str

@@ -81,11 +81,6 @@ plan:
   description: Id of the installer's plan; null where a person installed the node.
   returned: with O(work=begin)
   type: str
-packages:
-  description: Names of the packages that the node had.
-  returned: with O(work=begin)
-  type: list
-  elements: str
 known:
   description: Severities by the checks that found something in the last proof before the capture.
   returned: with O(work=begin)

@@ -33,7 +33,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import pars
 from ansible_collections.gpulab.node.plugins.module_utils.core.mount_table import KERNELS_OWN, Mount, is_below
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Job
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import for_people
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, exports
+from ansible_collections.gpulab.node.plugins.module_utils.storage import btrfs, devices, exports
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader, server_of
 
 if TYPE_CHECKING:
@@ -238,11 +238,17 @@ class _Layout:
             why = one.trouble or self._why_unseen(path)
             if why:
                 label = one.label or one.part_label
-                yield Unseen(path, one.type, label, device.size, why)
+                yield Unseen(self._lasting(path), one.type, label, device.size, why)
         for name, active in self._known.volumes.items():
             group = name.split("/")[2]
             if not active and any(self._known_group(group)):
                 yield Unseen(name, "", "", None, "the volume is not active")
+
+    def _lasting(self, path: str) -> str:
+        """Return a name that no boot gives to something else on the disk, as it may one of a volume or an array."""
+        if self._known.devices[path].kind in ("disk", "part"):
+            return path
+        return next((name for name in self._known.volumes if self._path(name) == path), self._known.stable(path))
 
     def _known_group(self, group: str) -> Iterator[str]:
         """Yield the members of a volume group that are on the root disk."""
@@ -276,12 +282,29 @@ class _Layout:
         for source in dict.fromkeys(mount.source for mount in mounts):
             roots = [mount.root for mount in mounts if mount.source == source]
             place = next(mount.place for mount in mounts if mount.source == source)
+            if "/" in roots:
+                continue
             listed = self._reader.output([*SUBVOLUMES, str(self._node.path(place))])
             names = [f"/{name}" for name in _PATH_OF_SUBVOLUME.findall(listed)]
+            if not names:  # there is at least the one that is mounted
+                yield Unseen(source, "btrfs", "", None, "btrfs(8) does not say which subvolumes it has")
+            yield from self._unseen_beside(source, place)
             for name in names:
                 if not any(is_below(name, root) for root in roots):
                     why = f"it is a subvolume of {source} that is not mounted"
                     yield Unseen(name, "btrfs", "", None, why)
+
+    def _unseen_beside(self, source: str, place: str) -> Iterator[Unseen]:
+        """Yield what a Btrfs has in its topmost directory, which is not mounted."""
+        try:
+            names = btrfs.beside_subvolumes(self._node.path(place))
+        except OSError as error:
+            why = f"what it has beside its subvolumes is unknown: {error.strerror}"
+            yield Unseen(source, "btrfs", "", None, why)
+            return
+        for name in names:
+            why = f"it is in the topmost directory of {source}, which is not mounted"
+            yield Unseen(f"/{name}", "btrfs", "", None, why)
 
     def boot_devices(self) -> list[BootDevice]:
         """Return the disks of /boot and of the ESP that the node uses."""

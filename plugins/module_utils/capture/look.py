@@ -86,8 +86,9 @@ def look(node: Node, asked: Asked) -> dict[str, Any]:
 def wishes(node: Node, asked: Asked, items: dict[str, list[str]]) -> Wishes:
     """Return what decides about the bins of paths, but for engines and backups; items are those of the receipts."""
     left = leaves.rules(asked.leaves, items)
+    keys = [path for line in disks.crypttab(node.text(disks.CRYPTTAB)) for path in line.files]
     return Wishes(
-        rules=list(_rules(asked, left)),
+        rules=[*((path, Captured("credentials", secret=True)) for path in keys), *_rules(asked, left)],
         acknowledged=[(_below(one.path), one.reason) for one in asked.acknowledged],
         homes=homes.of_people(node),
         gpulab=left,

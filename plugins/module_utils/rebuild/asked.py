@@ -18,8 +18,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.syste
 class Judged(Entry, total=False):
     """A captured file that comes back if nothing is in its way.
 
-    names are UUIDs of the former system disk in it, modules those of PAM that it needs, version is that of its package,
-    why says why it has to stay away.
+    names are UUIDs and mapped devices of the former system disk in it, modules those of PAM that it needs, version is
+    that of its package, why says why it has to stay away.
     """
 
     names: list[str]

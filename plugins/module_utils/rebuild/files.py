@@ -36,6 +36,7 @@ AFTER = (
     ("/etc/udev/rules.d/", (("udevadm", "control", "--reload"),)),
     ("/etc/modprobe.d/", (("update-initramfs", "-u"), ("dracut", "--force"))),
     ("/etc/initramfs-tools/", (("update-initramfs", "-u"),)),
+    ("/etc/mdadm", (("update-initramfs", "-u"), ("dracut", "--force"))),
     ("/etc/dracut.conf", (("dracut", "--force"),)),
     ("/etc/default/grub", (("update-grub",), ("grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"))),
 )
@@ -48,7 +49,7 @@ class Node:
     restored are paths that came back before: what people did to them since stays. covered tells whether a path now lies
     on another file system than the root disk's, real whether its directories are such, no links. of_people tells
     whether a path lies in the home of a person, version which version of a package is there, None where it is not;
-    there are the UUIDs of what the node has now, in small letters.
+    there are the UUIDs of what the node has now, and the paths of its mapped devices, in small letters.
     """
 
     same_release: bool

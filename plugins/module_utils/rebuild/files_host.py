@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SKELETON = "/etc/skel"
 BY_UUID = ("/dev/disk/by-uuid", "/dev/disk/by-partuuid")
+MAPPED = "/dev/mapper"
 SECURITY = ("/usr/lib/x86_64-linux-gnu/security", "/usr/lib/aarch64-linux-gnu/security", "/usr/lib64/security",
             "/usr/lib/security", "/lib/security")  # fmt: skip
 SUDOERS = "/etc/sudoers"
@@ -92,6 +93,7 @@ class _Work:
         self._places = homes.Places(node)
         self._ids = tree.Ids(node)
         there = {name.lower() for directory in BY_UUID for name in node.names(directory)}
+        there |= {f"{MAPPED}/{name}".lower() for name in node.names(MAPPED)}
         self._context = files.Node(
             same_release=not release.difference(node, asked.machine.system),
             restored=self._known["files"],

@@ -160,17 +160,22 @@ def _without_nofail(line: Line) -> list[str]:
     return [one for one in line.options if one not in (NOFAIL, "defaults")]
 
 
-def crypttab(text: str, section: Disks) -> tuple[str, list[list[str]], list[tuple[str, str]]]:
-    """Return the captured file without what was on the system disk: its text, its lines, and what lacks."""
+def crypttab(text: str, section: Disks, now: str) -> tuple[str, list[list[str]], list[tuple[str, str]]]:
+    """Return the captured file without what was on the system disk: its text, its lines, and what lacks.
+
+    Lines of the file that is there now stay, but for those with the name of a captured one: a system that somebody
+    installed on an encrypted disk does not start without its own.
+    """
     kept, lines, lacking = [], [], []
+    there = {fields[0]: line for line in now.splitlines() if len(fields := _fields(line)) >= _LEAST}
     for line in text.splitlines():
-        fields = line.split()
-        if not fields or fields[0].startswith("#") or len(fields) < _LEAST:
+        fields = _fields(line)
+        if len(fields) < _LEAST:
             kept.append(line)
             continue
         device = device_of(Line((fields[1], "none", "")), section)
         if device is not None and device.root:
-            lacking.append((fields[0], "it was on the system disk"))
+            lacking += [] if fields[0] in there else [(fields[0], "it was on the system disk")]
             continue
         if KERNEL_NAME.fullmatch(fields[1]):
             if device is None or not device.uuid:
@@ -180,28 +185,41 @@ def crypttab(text: str, section: Disks) -> tuple[str, list[list[str]], list[tupl
             line = " ".join(fields)  # noqa: PLW2901
         kept.append(line)
         lines.append(fields)
-    return "".join(f"{line}\n" for line in kept), lines, lacking
+    own = [line for name, line in there.items() if name not in {fields[0] for fields in lines}]
+    return "".join(f"{line}\n" for line in [*kept, *own]), lines, lacking
 
 
-def arrays(text: str, section: Disks) -> str:
-    """Return the captured mdadm.conf(5) without arrays that no kept disk is a member of."""
-    kept = {
-        device.uuid.replace("-", "").replace(":", "").lower()
-        for disk in section.disks
-        if not disk.root
-        for device in disk.whole()
-        if device.type == "linux_raid_member"
-    }
-
-    def is_kept(line: str) -> bool:
-        uuid = re.search(r"\bUUID=([0-9a-fA-F:-]+)", line)
-        return not line.startswith("ARRAY") or bool(uuid and uuid[1].replace(":", "").replace("-", "").lower() in kept)
-
-    return "".join(f"{line}\n" for line in text.splitlines() if is_kept(line))
+def _fields(line: str) -> list[str]:
+    """Return the fields of a line of crypttab(5); none of a comment."""
+    return [] if line.lstrip().startswith("#") else line.split()
 
 
-def members(section: Disks, kind: str) -> Iterator[Device]:
-    """Yield what is on disks that are not the root's and has this type."""
+def arrays(text: str, section: Disks, now: str, present: Disks) -> str:
+    """Return the captured mdadm.conf(5) without arrays that no kept disk is a member of.
+
+    Arrays that the new system lies on are in the file that is there now, and stay; present is what is there now.
+    """
+    kept, own = _arrays_on(section, root=False), _arrays_on(present, root=True)
+    lines = [line for line in text.splitlines() if not line.startswith("ARRAY") or _array(line) in kept]
+    lines += [line for line in now.splitlines() if line.startswith("ARRAY") and _array(line) in own - kept]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _array(line: str) -> str:
+    uuid = re.search(r"\bUUID=([0-9a-fA-F:-]+)", line)
+    return _digits(uuid[1]) if uuid else ""
+
+
+def _digits(uuid: str) -> str:
+    return uuid.replace(":", "").replace("-", "").lower()
+
+
+def _arrays_on(section: Disks, *, root: bool) -> set[str]:
+    return {_digits(device.uuid) for device in members(section, "linux_raid_member", root=root)}
+
+
+def members(section: Disks, kind: str, *, root: bool = False) -> Iterator[Device]:
+    """Yield what has this type and is on disks that are not the root's, or on those that are."""
     for disk in section.disks:
-        if not disk.root:
+        if disk.root == root:
             yield from (device for device in disk.whole() if device.type == kind)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import Judged, WithDisks
 
 FSTAB, CRYPTTAB = "/etc/fstab", "/etc/crypttab"
+KEYS = "/etc/cryptsetup-keys.d"  # where systemd looks for the key of a volume for which crypttab names none
 DEVICES_FILE = "/etc/lvm/devices/system.devices"
 SECONDS = "90"  # for one mount
 _ENTRY: Judged = {
@@ -58,11 +59,13 @@ class _Work:
         self._contents = asked.decoded()
         self._unlocked: list[list[str]] = []
         if CRYPTTAB in self._contents:
-            text, self._unlocked, lacking = storage.crypttab(self._text(CRYPTTAB), self._before)
+            now = self._text_now(CRYPTTAB)
+            text, self._unlocked, lacking = storage.crypttab(self._text(CRYPTTAB), self._before, now)
             self._contents[CRYPTTAB] = text.encode("utf-8", "surrogateescape")
             self._lack(lacking)
         for path in (path for path in disks.ARRAYS if path in self._contents):
-            text = storage.arrays(self._text(path), self._before)
+            present = disks.read(node, self._call)
+            text = storage.arrays(self._text(path), self._before, self._text_now(path), present)
             self._contents[path] = text.encode("utf-8", "surrogateescape")
         self._now = self._fstab_now()
         self._fstab = storage.wanted(self._text(FSTAB), self._before, self._now)
@@ -79,7 +82,10 @@ class _Work:
         return self._contents.get(path, b"").decode("utf-8", "surrogateescape")
 
     def _fstab_now(self) -> str:
-        return (self._node.data(FSTAB) or b"").decode("utf-8", "surrogateescape")
+        return self._text_now(FSTAB)
+
+    def _text_now(self, path: str) -> str:
+        return (self._node.data(path) or b"").decode("utf-8", "surrogateescape")
 
     def _entry(self, entry: Judged) -> Judged:
         content = self._contents.get(entry["path"])
@@ -110,6 +116,9 @@ class _Work:
                 content = self._contents.get(step.entry["path"])
                 tree.put(self._node, step.entry, content, self._ids, step.found)
         if not check:
+            arrays = [one.entry["path"] for one in self._plan.of(files.PUT) if one.entry["path"] in disks.ARRAYS]
+            if arrays:  # the work files then makes the initramfs again: it has the names of arrays of its own
+                record.set_pending(arrays, self._record)
             record.add(self._record, files=[one.entry["path"] for one in self._plan.steps if one.kind != files.LEAVE])
         self._bring_up(check=check)
         failing = self._mount_all(check=check)
@@ -171,7 +180,7 @@ class _Work:
             if self._node.exists(f"/dev/mapper/{name}"):
                 continue
             key = more[0] if more else "none"
-            if key in ("none", "-"):
+            if key in ("none", "-") and not self._node.exists(f"{KEYS}/{name}.key"):
                 unit = f"systemd-cryptsetup@{name}.service"
                 self._outcome.lack(
                     storage.SECTION, name, f"somebody has to type its passphrase: systemctl start {unit}"

@@ -13,11 +13,13 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.fstab import Line
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import first
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.files import Remainder
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
 SWAP = "(swap)"
+UNENCRYPTED = "unencrypted"  # of reinstall_allow
+CRYPT = "crypt"  # how lsblk calls what is opened of an encrypted device
 SERIAL, WWN = "serial", "wwn"
 MOST_NAMED = 3  # paths in one refusal; the manifest has all
 _THOUSAND = 1000
@@ -50,10 +54,10 @@ class Reinstall:
         return [*(f"WIPE {one}" for one in self.wipe), *(f"KEEP {one}" for one in self.keep)]
 
 
-def plan(manifest: Manifest) -> Reinstall:
-    """Return the plan of a reinstall.
+def plan(manifest: Manifest, allow: Collection[str] = ()) -> Reinstall:
+    """Return the plan of a reinstall; allow has what the lab gives up by name.
 
-    The blockers are R002, R004, R005, R014, R015, R016 and R021.
+    The blockers are R002, R004, R005, R014, R015, R016, R021 and R080.
     """
     disks = manifest.sections.disks
     root = [one for one in disks.disks if one.root]
@@ -63,7 +67,7 @@ def plan(manifest: Manifest) -> Reinstall:
         named[0] if len(named) == 1 else None,
         tuple(in_words(one, disks) for one in root),
         tuple(in_words(one, disks) for one in others),
-        tuple(_blockers(manifest, root, disks)),
+        (*_blockers(manifest, root, disks), *(() if UNENCRYPTED in allow else _unencrypted(manifest))),
     )
 
 
@@ -140,6 +144,25 @@ def _blockers(manifest: Manifest, root: list[Device], disks: Disks) -> Iterator[
         if unseen.path not in acknowledged:
             what = ", ".join(filter(None, (unseen.type, unseen.label, _size(unseen.size) if unseen.size else "")))
             yield refuse("R021", host=host, path=unseen.path, what=what or "unknown", why=unseen.why)
+
+
+def encrypted(disks: Disks) -> list[str]:
+    """Return where the system disk is mounted through an encryption: LUKS, or the kernel's without a header."""
+    below = (each for disk in disks.disks if disk.root for device in disk.whole() if device.kind == CRYPT
+             for each in device.whole())  # fmt: skip
+    return list(dict.fromkeys(place for each in below for place in each.places if place != SWAP))
+
+
+def _unencrypted(manifest: Manifest) -> Iterator[Refusal]:
+    """Yield a refusal for an encryption that a reinstall would end; keys of other disks lose their protection, too."""
+    disks = manifest.sections.disks
+    places, captured = encrypted(disks), {one["path"] for one in manifest.files}
+    devices = {line.name: storage.device_of(Line((line.device, "none", "")), disks) for line in disks.crypttab}
+    others = [line for line in disks.crypttab if not (device := devices[line.name]) or not device.root]
+    keys = sorted({path for line in others for path in line.files if path in captured})
+    if places:
+        also = f"; keys of other disks would lie there in the clear: {first(keys, MOST_NAMED)}" if keys else ""
+        yield refuse("R080", host=manifest.host, places=", ".join(places), keys=also)
 
 
 def _doubt(root: list[Device], disks: Disks) -> str:

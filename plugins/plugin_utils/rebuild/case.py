@@ -49,7 +49,7 @@ class Wishes:
 
     system is one of catalog/installers.yml, None for the one that the node has; mirror an address, None for that of the
     captured sources, and security_mirror that of updates for security. packages come with the new system. network are
-    files of systemd-networkd by name, instead of those made of the captured addresses.
+    files of systemd-networkd by name, instead of those made of the captured addresses. allow has what the lab gives up.
     """
 
     system: str | None = None
@@ -58,6 +58,7 @@ class Wishes:
     packages: tuple[str, ...] = ()
     minutes: int = 15
     network: Mapping[str, str] | None = None
+    allow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

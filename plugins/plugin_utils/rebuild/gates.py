@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device, Disks, Filesystem
+    from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
     from ansible_collections.gpulab.node.plugins.module_utils.rebuild.present import Present
     from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
@@ -41,6 +42,9 @@ PACKAGES = {
     "nfs4": {"debian": "nfs-common", "rhel": "nfs-utils"},
     "cifs": {"debian": "cifs-utils", "rhel": "cifs-utils"},
 }
+# From these releases on, systemd's part that unlocks by /etc/crypttab is a package of its own, which cryptsetup does
+# not ask for.
+UNLOCKS, SPLIT = "systemd-cryptsetup", {"debian": 13, "ubuntu": 25}
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,21 @@ def judge(manifest: Manifest, capture: str, found: Present, plan: str | None, al
     return Verdict(refusals, said)
 
 
-def packages(manifest: Manifest) -> list[str]:
-    """Return the packages without which what the capture saw mounted or assembled does not come back."""
+def packages(manifest: Manifest, now: Release) -> list[str]:
+    """Return the packages without which what the capture saw mounted or assembled does not come back.
+
+    They are those that the node had, and what the system that it has now has made another package since.
+    """
     family = manifest.machine.system.family
     section = manifest.sections.disks
     kinds = {device.type for disk in section.disks if not disk.root for device in disk.whole()}
     kinds |= {line.type for line in section.fstab}
-    return sorted({names[family] for kind, names in PACKAGES.items() if kind in kinds and family in names})
+    had = {one.name for one in manifest.sections.packages or ()}
+    found = {names[family] for kind, names in PACKAGES.items() if kind in kinds and family in names} & had
+    major = (now.version or "").partition(".")[0]
+    if "crypto_LUKS" in kinds and now.id in SPLIT and major.isdigit() and int(major) >= SPLIT[now.id]:
+        found.add(UNLOCKS)
+    return sorted(found)
 
 
 def _machine(manifest: Manifest, found: Present) -> Iterator[Refusal]:

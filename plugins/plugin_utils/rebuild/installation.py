@@ -77,7 +77,7 @@ class Installation:
 
 def plan(captured: Captured, found: Found, wishes: Wishes, installers: list[Installer]) -> Installation:
     """Plan the installation of a captured node; installers are those that there are."""
-    base = reinstall.plan(captured.manifest)
+    base = reinstall.plan(captured.manifest, wishes.allow)
     installer, no_system = _installer(captured.manifest, wishes, installers)
     case = Case(captured, found, wishes, installer)
     user, lines, lost = _user(case), tuple(base.lines()), tuple(_lost(case))
@@ -184,5 +184,8 @@ def _lost(case: Case) -> Iterator[str]:
     for deleted in case.manifest.open_deleted:
         writer = f"{deleted.program} (process {deleted.process})"
         yield f"{one_line(deleted.path)}, deleted, but {writer} writes to it"
+    encrypted = reinstall.encrypted(case.sections.disks)
+    if encrypted:
+        yield f"the encryption of {', '.join(encrypted)}"
     if case.installer and case.installer.system != case.former_system:
         yield f"the versions of packages of {case.former_system}: {case.installer.system} has its own"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8 << 20  # bytes of contents in one question
 SEARCHED, LARGEST = ("/etc/", "/boot/", "/usr/local/"), 1 << 20  # files in which UUIDs are looked for, and their size
+MAPPED = "dm-name-"  # how udev begins the name of a mapped device below /dev/disk/by-id
 SHORTEST = 9  # characters of a UUID: that of a FAT
 
 
@@ -104,17 +106,20 @@ class Source:
             content = self.content(entry)
             found["sha256"] = hashlib.sha256(content).hexdigest()
             text = content.decode("utf-8", "replace")
-            found["names"] = [uuid for uuid in self._uuids if uuid in text.lower()]
+            found["names"] = [name for name, pattern in self._names.items() if pattern.search(text)]
             if path.startswith(PAM):
                 found["modules"] = sorted(modules_of_pam(text))
         return found
 
     @cached_property
-    def _uuids(self) -> list[str]:
-        """The UUIDs of all that the former system disk held."""
+    def _names(self) -> dict[str, re.Pattern[str]]:
+        """What names something of the former system disk, each with how a file does: UUIDs, and mapped devices."""
         wiped = [device for disk in self.capture.manifest.sections.disks.disks if disk.root for device in disk.whole()]
         uuids = {uuid.lower() for device in wiped for uuid in (device.uuid, device.part_uuid)}
-        return sorted(uuid for uuid in uuids if len(uuid) >= SHORTEST)
+        mapped = {name[len(MAPPED) :] for device in wiped for name in device.names if name.startswith(MAPPED)}
+        patterns = {uuid: re.escape(uuid) for uuid in sorted(uuids) if len(uuid) >= SHORTEST}
+        patterns |= {f"/dev/mapper/{name}": _argument(name) for name in sorted(mapped)}
+        return {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns.items()}
 
     @cached_property
     def _versions(self) -> dict[str, str]:
@@ -139,3 +144,9 @@ class Source:
                     batch, size = [], 0
         if batch:
             yield batch
+
+
+def _argument(mapped: str) -> str:
+    """Return how an argument of a kernel names a mapped device: root=/dev/mapper/lab-root, rd.lvm.lv=lab/root."""
+    volume = re.sub("-(-)?", lambda dash: dash[1] or "/", mapped)
+    return rf"=(?:/dev/mapper/{re.escape(mapped)}|(?:/dev/)?{re.escape(volume)})(?![\w/-])"

@@ -37,7 +37,13 @@ PATTERNS = {
         "/etc/ssh/sshd_config",
         "/etc/ssh/sshd_config.d/**",
     ),
-    "storage": ("/etc/fstab", "/etc/crypttab", "/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"),
+    "storage": (
+        "/etc/fstab",
+        "/etc/crypttab",
+        "/etc/cryptsetup-keys.d/**",
+        "/etc/mdadm/mdadm.conf",
+        "/etc/mdadm.conf",
+    ),
     "network": (
         "/etc/netplan/**",
         "/etc/network/**",
@@ -79,11 +85,11 @@ CERTIFICATES = "/etc/ssl/certs/"
 
 
 class Works:
-    """The works of a manifest's paths; the files that crypttab names as keys are of the work storage."""
+    """The works of a manifest's paths; the keys and headers that crypttab names are of the work storage."""
 
     def __init__(self, disks: Disks) -> None:
         """Read which keys there are."""
-        keys = [line.key for line in disks.crypttab if line.key]
+        keys = [path for line in disks.crypttab for path in line.files]
         self._rules = Rules([*((key, "storage") for key in keys), *_pairs()])
 
     def of(self, entry: Entry) -> str:

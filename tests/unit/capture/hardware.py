@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from ansible_collections.gpulab.node.plugins.module_utils.capture import disks
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
@@ -20,6 +21,8 @@ PART = "PART_ENTRY_SCHEME=gpt\nPART_ENTRY_TYPE={kind}\nPART_ENTRY_NUMBER=1\n"
 VFAT = "DEVNAME={path}\nUUID={uuid}\nTYPE=vfat\nUSAGE=filesystem\n"
 EXT4_DATASETS = nodes.EXT4 + "LABEL=datasets\n"
 NTFS = "DEVNAME={path}\nLABEL=Windows\nUUID=0123456789ABCDEF\nTYPE=ntfs\nUSAGE=filesystem\n"
+LUKS = "DEVNAME={path}\nVERSION=2\nUUID={uuid}\nTYPE=crypto_LUKS\nUSAGE=crypto\n"
+DATA_LUKS = "6f1ad2f2-8b0a-4a69-a5f4-9ab8b5a0c1f3"
 ROOT_SERIAL, DATA_SERIAL = "S5GXNX0T100000", "S7KGNX0W100001"
 ROOT_WWN, DATA_WWN = "eui.0025385100000000", "eui.0025385100000001"
 
@@ -34,6 +37,7 @@ class Hardware(nodes.Machine):
         self.directories: list[str] = []
         self.groups: dict[str, str] | None = {}
         self.subvolumes = ""
+        self.topmost: list[str] = []  # beside the subvolumes
         self.system = self.records[0]
         self.system.update(wwn=ROOT_WWN, tran="nvme", model="SAMSUNG MZQL2", rota=False)
         self.holds("nvme0n1p1", VFAT + PART.format(kind=ESP_TYPE), "ABCD-1234")
@@ -99,7 +103,8 @@ class Hardware(nodes.Machine):
             (root / name.lstrip("/")).symlink_to(target)
         for name in self.directories:
             (root / name).mkdir(parents=True, exist_ok=True)
-        return disks.read(Node(root), self.call)
+        with mock.patch.object(disks.btrfs, "beside_subvolumes", return_value=self.topmost):
+            return disks.read(Node(root), self.call)
 
 
 def plain() -> Hardware:
@@ -162,10 +167,34 @@ def encrypted() -> Hardware:
     return machine.mounted("252:0", "/data", "/dev/mapper/data")
 
 
+def encrypted_root() -> Hardware:
+    """Return a machine with / and swap on LVM on LUKS, and with an encrypted disk for data whose key is on /."""
+    machine = Hardware()
+    data = machine.data(holds=LUKS, number="259:11", uuid=DATA_LUKS)
+    system = machine.system["children"][1]
+    machine.holds("nvme0n1p2", LUKS, nodes.OTHER)
+    opened = machine.made_of([system], "dm-0", "crypt", "252:0", holds=nodes.LVM)
+    machine.made_of([opened], "dm-1", "lvm", "252:1", holds=nodes.EXT4, uuid=nodes.ROOT)
+    machine.made_of([data], "dm-2", "crypt", "252:2", holds=EXT4_DATASETS)
+    for number, name in enumerate(("cryptroot", "lab-root", "data")):
+        machine.aliases[f"/dev/mapper/{name}"] = f"/dev/dm-{number}"
+        machine.links[f"/dev/disk/by-id/dm-name-{name}"] = f"/dev/dm-{number}"
+    machine.volumes = {"/dev/lab/root": True}
+    machine.groups = {"/dev/mapper/cryptroot": "lab"}
+    machine.mountinfo = machine.mountinfo.replace("259:2 / / rw", "252:1 / / rw").replace(
+        "/dev/nvme0n1p2", "/dev/mapper/lab-root"
+    )
+    machine.files["etc/crypttab"] = (
+        f"cryptroot UUID={nodes.OTHER} /etc/keys/root.key luks\ndata UUID={DATA_LUKS} /root/data.key luks\n"
+    )
+    return machine.mounted("252:2", "/data", "/dev/mapper/data")
+
+
 def subvolumes() -> Hardware:
     """Return a machine with / and /home on subvolumes of one Btrfs."""
     machine = Hardware()
     machine.holds("nvme0n1p2", nodes.BTRFS, nodes.ROOT)
+    machine.subvolumes = "ID 256 gen 30 top level 5 path @\nID 257 gen 30 top level 5 path @home\n"
     machine.mountinfo = machine.mountinfo.replace("259:2 / / rw", "0:31 /@ / rw").replace("- ext4", "- btrfs")
     machine.mounted("0:31", "/home", "/dev/nvme0n1p2", "btrfs", "/@home")
     machine.mounted("0:31", "/srv/wei", "/dev/nvme0n1p2", "btrfs", "/@home/wei")

@@ -92,6 +92,38 @@ def test_subvolumes_that_are_not_mounted_are_named(tmp_path):
     assert [(one["path"], one["type"]) for one in machine.read(tmp_path)["unseen"]] == [("/@old data", "btrfs")]
 
 
+def test_subvolumes_that_nobody_lists_are_unseen(tmp_path):
+    """As where btrfs-progs is not installed."""
+    machine = hardware.subvolumes()
+    machine.subvolumes = ""
+    (found,) = machine.read(tmp_path)["unseen"]
+    assert (found["path"], "btrfs(8)" in found["why"]) == ("/dev/nvme0n1p2", True)
+    machine.mounted("0:31", "/top", "/dev/nvme0n1p2", "btrfs")
+    assert machine.read(tmp_path / "top")["unseen"] == [], "with the topmost one mounted, all are seen"
+
+
+def test_what_lies_beside_the_subvolumes_is_unseen(tmp_path):
+    machine = hardware.subvolumes()
+    machine.topmost = ["notes"]
+    (found,) = machine.read(tmp_path)["unseen"]
+    assert (found["path"], "topmost directory" in found["why"]) == ("/notes", True)
+
+
+def test_a_volume_that_is_not_mounted_has_a_name_that_lasts(tmp_path):
+    machine = hardware.encrypted_root()
+    opened = machine.system["children"][1]["children"][0]
+    machine.made_of([opened], "dm-7", "lvm", "252:7", holds=nodes.EXT4)
+    machine.volumes["/dev/lab/before"] = True
+    machine.aliases |= {"/dev/mapper/lab-before": "/dev/dm-7", "/dev/lab/before": "/dev/dm-7"}
+    assert [one["path"] for one in machine.read(tmp_path)["unseen"]] == ["/dev/lab/before"]
+
+
+def test_a_volume_of_luks_is_opened_by_its_key_and_its_header():
+    (line,) = disks.crypttab("data UUID=1 /root/data.key luks,header=/root/data.header\n")
+    assert line.files == ["/root/data.key", "/root/data.header"]
+    assert disks.crypttab("swap /dev/sdb1 none swap\n")[0].files == []
+
+
 def test_a_mirror_is_on_both_disks(tmp_path):
     section = hardware.mirror().read(tmp_path)
     assert section["root"]["disks"] == ["/dev/nvme0n1", "/dev/nvme1n1"]

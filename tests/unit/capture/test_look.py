@@ -108,3 +108,13 @@ def test_what_gpulab_brings_back_is_known_by_its_receipts(node):
     assert look.look(node, typed(WISHES, Asked))["sections"]["gpulab"]["receipts"] == {
         "nccl": ["file:/etc/fstab", "file:/usr/local/lib/libours.so", "package:x"]
     }
+
+
+def test_what_opens_encrypted_disks_is_captured_wherever_it_lies_and_secret(node, tmp_path):
+    put(tmp_path, "etc/crypttab", "data UUID=1 /root/keys/data luks,header=/srv/data.header\n")
+    for path in ("root/keys/data", "srv/data.header", "srv/other"):
+        put(tmp_path, path, "canary-7f3a")
+    found = look.look(node, typed(WISHES, Asked))
+    secret = {one["path"] for one in found["files"] if one.get("secret")}
+    assert {"/root/keys/data", "/srv/data.header"} <= secret
+    assert "/srv/other" in [one["path"] for one in found["remainder"]]

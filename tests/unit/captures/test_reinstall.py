@@ -17,7 +17,8 @@ VOLUME = {"name": "grafana", "mountpoint": "/var/lib/docker/volumes/grafana/_dat
 
 def manifest(section, sections=None, **more):
     """Return the manifest of a node with these disks, as it is after it was written and read."""
-    whole = captured.manifest({}, {}, sections={"disks": section, **(sections or {})}, **more)
+    keys = dict.fromkeys(more.pop("keys", ()), b"key")
+    whole = captured.manifest({}, keys, sections={"disks": section, **(sections or {})}, **more)
     return manifests.typed(json.loads(json.dumps(whole)))
 
 
@@ -344,3 +345,20 @@ def test_blockers_stand_together(plan):
     machine = hardware.volume_group()
     machine.system.update(serial=None, wwn=None)
     assert codes(plan(machine, {"users": [WEI]}, remainder=[HOME])) == ["R004", "R005", "R014"]
+
+
+def test_an_encryption_that_the_new_system_would_not_have_is_refused_with_the_keys_that_need_it(tmp_path):
+    section = hardware.encrypted_root().read(tmp_path)
+    (found,) = reinstall.plan(manifest(section, keys=["/root/data.key", "/etc/keys/root.key"])).blockers
+    assert found.code == "R080"
+    assert "system disk (/)" in found.cause
+    assert found.cause.endswith("keys of other disks would lie there in the clear: /root/data.key.")
+    assert codes(reinstall.plan(manifest(section), [reinstall.UNENCRYPTED])) == []
+
+
+def test_encrypted_swap_alone_is_no_encrypted_system(tmp_path):
+    machine = hardware.plain()
+    part = machine.part(machine.system, "nvme0n1p3", "259:3")
+    machine.made_of([part], "dm-0", "crypt", "252:0", holds=nodes.SWAP)
+    machine.swaps += "/dev/dm-0 partition 1 0 -2\n"
+    assert reinstall.encrypted(machine.disks(tmp_path)) == []

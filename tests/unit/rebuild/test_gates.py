@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.machine import Release
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild import present, record
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import manifest as manifests
@@ -207,12 +208,23 @@ def test_a_container_needs_no_disks(manifest, found):
 
 
 def test_packages_are_those_that_disks_and_mounts_need(manifest):
-    assert gates.packages(manifests.typed(manifest)) == []
+    def needed(system="debian", version="12"):
+        return gates.packages(manifests.typed(manifest), typed({"id": system, "version": version}, Release))
+
+    packages = [{"name": name, "version": "1", "architecture": "all"} for name in ("cryptsetup", "lvm2", "nfs-common")]
+    manifest["sections"]["packages"] = packages
+    assert needed() == []
     section = manifest["sections"]["disks"]
     disk(section, root=False).update(type="LVM2_member")
     disk(section, root=True)["below"][0].update(type="crypto_LUKS")
     section["fstab"].append({"source": "nas:/x", "mount": "/x", "type": "nfs4", "options": []})
-    assert gates.packages(manifests.typed(manifest)) == ["lvm2", "nfs-common"]
+    assert needed() == ["lvm2", "nfs-common"]
+    manifest["sections"]["packages"] = packages[2:]
+    assert needed() == ["nfs-common"]
+    manifest["sections"]["packages"] = packages
+    disk(section, root=False).update(type="crypto_LUKS")
+    assert needed() == needed("ubuntu", "24.04") == ["cryptsetup", "nfs-common"]
+    assert needed(version="13") == needed("ubuntu", "26.04") == ["cryptsetup", "nfs-common", "systemd-cryptsetup"]
 
 
 def test_used_bytes_of_what_is_not_mounted_are_measured_without_a_change(tmp_path):

@@ -509,3 +509,10 @@ def test_servers_for_names_on_the_node_itself_are_left_out(machine):
     assert machine.plan().files["/etc/resolv.conf"].content == b"nameserver 10.0.0.3\nsearch lab\n"
     machine.network["dns"]["servers"] = ["127.0.0.53"]
     assert "/etc/resolv.conf" not in machine.plan().files
+
+
+def test_an_encryption_that_is_given_up_is_said_to_be_lost(tmp_path):
+    machine = machines.Machine(tmp_path, hardware.encrypted_root())
+    assert codes(machine.plan()) == ["R080"]
+    found = machine.plan(allow=("unencrypted",))
+    assert (codes(found), found.lost) == ([], ("the encryption of /",))

@@ -15,14 +15,16 @@ from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixture
 from unit.filled import typed
 
 UUID = "0d3b6a4e-8f3c-4f0e-9a51-0e6a1c9cbb10"
-DISK = {"root": True, "below": [{"uuid": UUID}]}
+DISK = {"root": True, "below": [{"uuid": UUID, "names": ["dm-name-rhel_gpu--1-root"]}]}
 SECTIONS = {
-    "disks": {"disks": [DISK], "crypttab": [{"key": "/etc/keys/data"}]},
+    "disks": {"disks": [DISK], "crypttab": [{"key": "/etc/keys/data", "options": ["header=/srv/data.header"]}]},
     "packages": [{"name": "x", "version": "1"}],
 }
 FILES = {
     **captured.FILES,
     "/etc/kernel/cmdline": f"root=UUID={UUID.upper()}\n".encode(),
+    "/etc/default/grub": b'GRUB_CMDLINE_LINUX="resume=/dev/mapper/rhel_gpu--1-root2 rd.lvm.lv=rhel_gpu-1/root"\n',
+    "/etc/backup.conf": b"snapshot /dev/rhel_gpu-1/root, root=/dev/mapper/rhel_gpu--1-root2\n",
     "/etc/pam.d/sshd": b"account required pam_slurm_adopt.so\n",
     "/etc/keys/data": b"key",
     "/var/lib/dpkg/statoverride": b"",
@@ -47,6 +49,8 @@ def of_capture(tmp_path, vault):  # noqa: F811
         ("/etc/fstab", "storage"),
         ("/etc/keys/data", "storage"),
         ("/etc/keys/other", works.FILES),
+        ("/srv/data.header", "storage"),
+        ("/etc/cryptsetup-keys.d/data.key", "storage"),
         ("/etc/netplan/50.yaml", "network"),
         ("/etc/network/if-up.d/x", "network"),
         ("/etc/apt/sources.list", works.SOFTWARE),
@@ -89,6 +93,8 @@ def test_files_are_judged_without_their_contents(of_capture):
     key = captured.SECRETS["/root/\udcff.key"]
     assert by_path["/root/\udcff.key"]["sha256"] == hashlib.sha256(key).hexdigest()
     assert by_path["/etc/kernel/cmdline"]["names"] == [UUID]
+    assert by_path["/etc/default/grub"]["names"] == ["/dev/mapper/rhel_gpu--1-root"]
+    assert by_path["/etc/backup.conf"]["names"] == [], "it is no argument of a kernel, or of another volume"
     assert by_path["/etc/pam.d/sshd"]["modules"] == ["pam_slurm_adopt.so"]
     assert "dpkg-statoverride" in by_path["/var/lib/dpkg/statoverride"]["why"]
     assert "/etc/shadow" not in by_path

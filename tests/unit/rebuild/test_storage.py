@@ -118,16 +118,34 @@ def test_crypttab_keeps_what_was_on_other_disks(section):
         f"root UUID={nodes.ROOT} none luks\n"
         "gone /dev/sdz1 none luks\n"
     )
-    new, lines, lacking = storage.crypttab(text, section)
+    new, lines, lacking = storage.crypttab(text, section, "")
     kept = [f"data UUID={nodes.OTHER} /etc/keys/data luks", f"byname UUID={nodes.OTHER} none luks"]
     assert new.splitlines() == ["# keys", *kept]
     assert [" ".join(line) for line in lines] == kept
     assert [name for name, _why in lacking] == ["root", "gone"]
 
 
+def test_the_lines_of_a_system_that_somebody_installed_encrypted_stay(section):
+    text = f"# old\nroot UUID={nodes.ROOT} none luks\ndata UUID={nodes.OTHER} /etc/keys/data luks\n"
+    now = "# new\nroot UUID=99 none luks,discard\ndata UUID=98 none luks\n"
+    new, lines, lacking = storage.crypttab(text, section, now)
+    kept = f"data UUID={nodes.OTHER} /etc/keys/data luks"
+    assert new.splitlines() == ["# old", kept, "root UUID=99 none luks,discard"]
+    assert ([" ".join(line) for line in lines], lacking) == ([kept], [])
+
+
+def test_the_arrays_of_a_system_that_somebody_installed_on_some_stay(tmp_path):
+    present = hardware.mirror().disks(tmp_path / "now")
+    now = f"ARRAY /dev/md/root UUID={nodes.MDADM} name=new:root\nARRAY /dev/md/other UUID=1:2:3:4\n"
+    plain = hardware.plain().disks(tmp_path / "before")
+    assert storage.arrays("MAILADDR root\n", plain, now, present) == f"MAILADDR root\n{now.splitlines()[0]}\n"
+    assert storage.arrays("MAILADDR root\n", plain, now, plain) == "MAILADDR root\n"
+
+
 def test_arrays_keep_those_with_members_on_other_disks(section):
     text = f"MAILADDR root\nARRAY /dev/md0 metadata=1.2 UUID={nodes.MDADM}\nARRAY /dev/md9 UUID=0:0:0:0\n"
-    assert storage.arrays(text, section) == f"MAILADDR root\nARRAY /dev/md0 metadata=1.2 UUID={nodes.MDADM}\n"
+    kept = f"MAILADDR root\nARRAY /dev/md0 metadata=1.2 UUID={nodes.MDADM}\n"
+    assert storage.arrays(text, section, "", section) == kept
 
 
 @pytest.mark.parametrize("place", ["/var", "/usr", "/etc", "/var/lib/dpkg"])

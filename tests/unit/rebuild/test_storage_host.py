@@ -7,7 +7,7 @@ import os
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import beneath
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.rebuild import storage_host
+from ansible_collections.gpulab.node.plugins.module_utils.rebuild import record, storage_host
 from ansible_collections.gpulab.node.plugins.module_utils.rebuild.asked import WithDisks
 
 from unit.capture import hardware
@@ -211,7 +211,7 @@ def test_a_home_that_takes_no_keys_is_not_mounted(node, restored, home, monkeypa
 # Between disks and file systems
 
 
-def test_arrays_are_assembled_but_never_without_a_disk(node, machine, restored):
+def test_arrays_are_assembled_but_never_without_a_disk(node, machine, restored, tmp_path):
     machine.holds("nvme1n1", nodes.RAID, nodes.ARRAY)
     restored_from = {"/etc/mdadm/mdadm.conf": f"ARRAY /dev/md0 UUID={nodes.MDADM}\n"}
     section_of(restored)["disks"][1].update(type="linux_raid_member", uuid=nodes.ARRAY)
@@ -221,6 +221,7 @@ def test_arrays_are_assembled_but_never_without_a_disk(node, machine, restored):
     assert ["mdadm", "--assemble", "--scan", "--no-degraded"] in node.ran
     assert {"arrays", "/data"} == {one["name"] for one in found["missing"]}
     assert node.text("/etc/mdadm/mdadm.conf") == restored_from["/etc/mdadm/mdadm.conf"].strip()
+    assert record.read(tmp_path / "state" / record.PLACE.name)["pending"] == {"/etc/mdadm/mdadm.conf"}
 
 
 def section_of(restored):
@@ -242,6 +243,13 @@ def test_what_has_a_key_is_unlocked_and_the_rest_is_named(node, restored):
     assert [one["name"] for one in found["missing"]] == ["vault"]
     assert node.data("/etc/keys/data") == b"canary-7f3a"
     assert "canary" not in str(found)
+
+
+def test_a_key_that_systemd_finds_by_its_name_needs_nobody_to_type(node, restored):
+    crypttab = f"data UUID={nodes.DATA} none luks\n"
+    found = restored({"/etc/crypttab": crypttab, "/etc/cryptsetup-keys.d/data.key": "canary-7f3a"})
+    assert "systemctl start systemd-cryptsetup@data.service" in node.programs()
+    assert found["missing"] == []
 
 
 def test_passwords_in_options_are_not_shown(restored):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+HEADER = "header="  # an option of crypttab(5)
+
 
 @dataclass(frozen=True)
 class Device:
@@ -118,6 +120,12 @@ class CrypttabLine:
     device: str
     key: str
     options: list[str]
+
+    @property
+    def files(self) -> list[str]:
+        """The paths without which nothing opens the volume: its key, and a header that does not lie on it."""
+        headers = [one[len(HEADER) :] for one in self.options if one.startswith(HEADER)]
+        return [path for path in (self.key, *headers) if path.startswith("/")]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ CODES = {
         "the disk on which {host} would be reinstalled is not certain: {detail}",
         (
             "A reinstall needs exactly one disk for /, with a serial number or WWN that no other disk has. Reinstall"
-            " this machine by hand, with the disks of its data unplugged. Nothing was changed."
+            " this machine by hand, with the disks of its data unplugged; then use the playbook gpulab.node.rebuild,"
+            " with disks in rebuild_allow. Nothing was changed."
         ),
     ),
     "R005": (

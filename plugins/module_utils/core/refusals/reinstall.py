@@ -14,7 +14,7 @@ CODES = {
         "{host} is in use ({who}), so it is not reinstalled",
         "Wait until it is idle, or ask these people to stop. Then run again. Nothing was changed.",
     ),
-    # R023 to R029 and R070 to R079: what stands against a reinstall, and how it went
+    # R023 to R029 and R070 to R080: what stands against a reinstall, and how it went
     "R023": (
         "the new system of {host} could not be reached: {detail}",
         (
@@ -161,6 +161,13 @@ CODES = {
         (
             "Move it to the root disk, and mount only data from other disks, such as /var/lib/docker. Then capture the"
             " node again. Nothing was changed."
+        ),
+    ),
+    "R080": (
+        "{host} is encrypted on its system disk ({places}), and the system that an installer brings is not{keys}",
+        (
+            "Install an encrypted system by hand, then use the playbook gpulab.node.rebuild. If this node may do"
+            " without, add unencrypted to reinstall_allow. Nothing was changed."
         ),
     ),
 }
