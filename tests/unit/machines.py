@@ -35,6 +35,7 @@ KERNEL: dict[str, Any] = {
     "nvidia_module_file": None,
     "nvidia_module_flavour": None,
     "nvidia_module_signer": None,
+    "nvidia_module_accepted": None,
     "initramfs": None,
 }
 FILESYSTEM: dict[str, Any] = {

@@ -33,6 +33,8 @@ REMEDIES = {
     "rebuild_initramfs": "Rebuild the initramfs (update-initramfs -u -k <kernel>, or dracut --force), then reboot.",
     "enroll_key": "Enrol the module's signing key (mokutil --import <key>, then confirm at the console), or turn"
     " Secure Boot off in the firmware.",
+    "sign_again": "Build the module again, so that the enrolled key signs it: dkms remove <module>/<version> -k"
+    " <kernel>, then dkms install with the same (dkms status lists them).",
     "repair_packages": "Finish the interrupted installation: dpkg --configure -a, then apt-get -f install.",
     "rebuild_environment": "Remove its link in the directory of the environments, and run "
     "ansible-playbook gpulab.node.provision.",

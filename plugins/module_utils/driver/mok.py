@@ -70,6 +70,26 @@ def standing(node: Node, pair: KeyPair) -> str:
     return UNKNOWN if None in [*enrolled, *pending] else ABSENT
 
 
+def accepts(node: Node, pair: KeyPair, signer: str, serial: str) -> bool | None:
+    """Tell whether the key that signed a module is enrolled; None where nobody knows, as of a distribution's own key.
+
+    signer and serial are what modinfo prints: the name in the key's certificate, and its serial number (5c:28:...).
+    DKMS' keys are all of one name, so that a module may be signed by one that was there before.
+    """
+    try:
+        digits = bytes.fromhex(serial.replace(":", ""))
+        whole = b"\0" + digits if digits[:1] >= b"\x80" else digits  # DER's numbers have a sign
+        number = bytes([2, len(whole)]) + whole
+    except ValueError:
+        return None
+    enrolled = _variables(node, "MokListRT")
+    if any(number in content for content in enrolled if content):
+        return True
+    certificate = node.data(pair.certificate) or b""
+    of_dkms = number in certificate or signer.encode() in certificate
+    return False if of_dkms and None not in enrolled else None
+
+
 def _variables(node: Node, name: str) -> list[bytes | None]:
     """Return what an EFI variable of shim's holds: lists of whole certificates, one after the other, maybe in parts."""
     parts = [part for part in node.names(EFIVARS) if re.fullmatch(rf"{name}\d*-{SHIM}", part)]

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import SECONDS, Node
+from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     accounts,
     containers,
@@ -67,8 +68,8 @@ def collect(node: Node, timeout: float, library: str = nvml.LIBRARY, kernel_valu
     nvml_query = NvmlQuery(timeout, library)
     modprobe_files = modprobe.configuration(node)
     system = facts_system.read(node)
-    signers = system["secure_boot"] == "enabled"
-    kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, signers=signers)
+    pair = mok.key_pair(node, system["id"]) if system["secure_boot"] == "enabled" else None
+    kernels_query = facts_kernels.KernelsQuery(node, system["kernel"], modprobe_files, pair)
     initramfs_query = initramfs.InitramfsQuery(node, kernels_query.next_boot or "")
     filesystems_query = filesystems.FilesystemsQuery(node, SECONDS)
     packages_query = packages.PackagesQuery(node, *driver.PATTERNS, *engines.DOCKER_RIVALS)

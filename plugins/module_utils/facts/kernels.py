@@ -9,7 +9,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpulab.node.plugins.module_utils.driver import kernel_compiler
+from ansible_collections.gpulab.node.plugins.module_utils.driver import kernel_compiler, mok
 from ansible_collections.gpulab.node.plugins.module_utils.driver.licence import flavour
 from ansible_collections.gpulab.node.plugins.module_utils.facts.dkms import installed_file, licence, records
 from ansible_collections.gpulab.node.plugins.module_utils.facts.modprobe import stand_in
@@ -217,9 +217,10 @@ class KernelsQuery:
     its own build, its record has the version, and the source the licence; only the signer needs modinfo then.
     """
 
-    def __init__(self, node: Node, running: str, modprobe_files: dict[str, str], *, signers: bool) -> None:
-        """Find the kernels and start reading each one's NVIDIA module; ``signers`` where Secure Boot asks for them."""
+    def __init__(self, node: Node, running: str, modprobe_files: dict[str, str], pair: mok.KeyPair | None) -> None:
+        """Find the kernels and start reading each one's NVIDIA module; pair is DKMS' where Secure Boot asks for it."""
         self._node = node
+        self._pair = pair
         self._running = running
         self._installed = versions(node, running)
         self.next_boot, self.next_arguments = following(node, self._installed)
@@ -233,7 +234,7 @@ class KernelsQuery:
             if not name:
                 continue
             file = self._files[kernel] = posixpath.join(MODULES, kernel, modules[name])
-            record = None if signers or file.endswith(".ko") else installed_file(node, kernel, file)
+            record = None if pair or file.endswith(".ko") else installed_file(node, kernel, file)
             if record:
                 self._records[kernel] = record
             else:
@@ -259,8 +260,16 @@ class KernelsQuery:
             "nvidia_module_file": self._files.get(kernel),
             "nvidia_module_flavour": flavour(module.get("license")),
             "nvidia_module_signer": module.get("signer"),
+            "nvidia_module_accepted": self._accepted(module),
             "initramfs": None,
         }
+
+    def _accepted(self, module: dict[str, str | None]) -> bool | None:
+        """Tell whether the firmware has the key that signed a module; only Secure Boot asks for it."""
+        signer, serial = module.get("signer"), module.get("sig_key")
+        if not (self._pair and signer and serial):
+            return None
+        return mok.accepts(self._node, self._pair, signer, serial)
 
     def _module(self, kernel: str) -> dict[str, str | None]:
         """Return the version, license and signer of a kernel's NVIDIA module, as far as they are known."""

@@ -23,6 +23,7 @@ class Kernel(TypedDict):
     nvidia_module_file: str | None
     nvidia_module_flavour: str | None
     nvidia_module_signer: str | None
+    nvidia_module_accepted: bool | None
     initramfs: Initramfs | None
 
 

@@ -92,6 +92,7 @@ def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
         "nvidia_module_file": None,
         "nvidia_module_flavour": None,
         "nvidia_module_signer": None,
+        "nvidia_module_accepted": None,
         "initramfs": None,
     }
     there = cast("dict[str, Any]", facts)

@@ -36,6 +36,11 @@ PATTERNS = {
         "/etc/ssh/ssh_host_*",
         "/etc/ssh/sshd_config",
         "/etc/ssh/sshd_config.d/**",
+        # Before the packages: DKMS builds modules while they are installed, and would sign them with a new key.
+        "/etc/dkms/framework.conf",
+        "/etc/dkms/framework.conf.d/*",
+        "/var/lib/dkms/mok.*",
+        "/var/lib/shim-signed/mok/**",
     ),
     "storage": (
         "/etc/fstab",

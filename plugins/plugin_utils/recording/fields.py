@@ -135,7 +135,16 @@ KERNEL = {
     **_flags("running", "installed", "next_boot"),
     "nvidia_module": VERSION,
     "nvidia_module_flavour": word("open", "proprietary"),
-    **_left_out("headers", "markers", "compiler", "dkms", "nvidia_module_file", "nvidia_module_signer", "initramfs"),
+    **_left_out(
+        "headers",
+        "markers",
+        "compiler",
+        "dkms",
+        "nvidia_module_file",
+        "nvidia_module_signer",
+        "nvidia_module_accepted",
+        "initramfs",
+    ),
 }
 MODULE = {"loaded": flag, "version": VERSION}
 DRIVER = {

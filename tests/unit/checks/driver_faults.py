@@ -245,6 +245,14 @@ DRIVER = [
         says="not signed",
     ),
     Fault(
+        "Secure Boot, and a module that a former key of DKMS signed",
+        "rtx3060",
+        all_of(SECURE_BOOT, put("kernels.1.nvidia_module_accepted", value=False)),
+        "secure-boot",
+        "sign_again",
+        says="another key than DKMS's of now signed the module",
+    ),
+    Fault(
         "the driver hangs",
         "h100x8",
         nvml_down("unresponsive", 0, "NVML did not answer in time, at GPU 3"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files, mount_table, unit_states
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
-from ansible_collections.gpulab.node.plugins.module_utils.driver import runfile
+from ansible_collections.gpulab.node.plugins.module_utils.driver import mok, runfile
 from ansible_collections.gpulab.node.plugins.module_utils.facts import (
     driver,
     engines,
@@ -181,7 +181,7 @@ READERS = {
         ],
     ),
     "kernels": (
-        lambda node: kernels.KernelsQuery(node, "x", {}, signers=False).facts(),
+        lambda node: kernels.KernelsQuery(node, "x", {}, mok.OF_DKMS).facts(),
         "/{}",
         [
             "lib/modules/6.1/modules.dep",

@@ -1,6 +1,7 @@
 """Kernels, headers, DKMS and the NVIDIA module of each, from a tree of files."""
 
 import pytest
+from ansible_collections.gpulab.node.plugins.module_utils.driver import mok
 from ansible_collections.gpulab.node.plugins.module_utils.facts import kernels
 from ansible_collections.gpulab.node.plugins.module_utils.facts.kernels import KernelsQuery
 
@@ -19,8 +20,8 @@ def kernel(tree, version, modules=""):
     tree.file(f"/boot/vmlinuz-{version}")
 
 
-def facts(tree, running=OLD, files=(), *, signers=False):
-    found = KernelsQuery(tree.node(), running, dict(files), signers=signers).facts()
+def facts(tree, running=OLD, files=(), pair=None):
+    found = KernelsQuery(tree.node(), running, dict(files), pair).facts()
     return {record["version"]: record for record in found}
 
 
@@ -188,12 +189,12 @@ def test_the_next_kernel_by_entries_of_the_boot_loader_specification(tree, saved
 
 def test_arguments_of_the_next_boot(tree):
     kernel(tree, NEW)
-    assert KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments is None
+    assert KernelsQuery(tree.node(), NEW, {}, None).next_arguments is None
     entries(tree).file("/boot/grub2/grubenv", "kernelopts=module_blacklist=nvidia ro\n")
-    found = KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments
+    found = KernelsQuery(tree.node(), NEW, {}, None).next_arguments
     assert found == ["root=/dev/sda", "module_blacklist=nvidia", "ro"]
     tree.file("/boot/grub/grub.cfg", MENU)
-    assert KernelsQuery(tree.node(), NEW, {}, signers=False).next_arguments == ["root=/dev/sda1", "ro"]
+    assert KernelsQuery(tree.node(), NEW, {}, None).next_arguments == ["root=/dev/sda1", "ro"]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +328,7 @@ def test_compressed_module_that_is_not_dkms_build_is_read(compressed):
 
 
 def test_compressed_module_is_read_for_its_signer(compressed):
-    assert module_of(compressed, signers=True) == ("550.2", "open", "me")
+    assert module_of(compressed, pair=mok.OF_DKMS) == ("550.2", "open", "me")
 
 
 def test_compressed_module_that_dkms_did_not_install_is_read(compressed):

@@ -45,6 +45,9 @@ def of_capture(tmp_path, vault):  # noqa: F811
         ("/etc/passwd-", works.NOTHING),
         ("/etc/ssh/ssh_host_ed25519_key", "identity"),
         ("/etc/ssh/sshd_config.d/10-lab.conf", "identity"),
+        ("/var/lib/dkms/mok.key", "identity"),  # before packages, of which some are built and signed meanwhile
+        ("/var/lib/shim-signed/mok/MOK.priv", "identity"),
+        ("/etc/dkms/framework.conf.d/lab.conf", "identity"),
         ("/etc/ssh/moduli", works.FILES),
         ("/etc/fstab", "storage"),
         ("/etc/keys/data", "storage"),

@@ -48,11 +48,9 @@ def secure_boot(node: Node) -> Iterator[Result]:
     """With Secure Boot on, an unsigned module, or one whose key is not enrolled, does not load."""
     state = node.facts["system.secure_boot"]
     enrolled = node.facts.get("system.mok_enrolled")
-    unsigned = [
-        kernel["version"]
-        for kernel in node.kernels()
-        if kernel.get("next_boot") and kernel.get("nvidia_module") and not kernel.get("nvidia_module_signer")
-    ]
+    following = [kernel for kernel in node.kernels() if kernel.get("next_boot") and kernel.get("nvidia_module")]
+    unsigned = [kernel["version"] for kernel in following if not kernel.get("nvidia_module_signer")]
+    former = [kernel["version"] for kernel in following if kernel.get("nvidia_module_accepted") is False]
     if state == "unknown":
         yield unknown("the firmware's Secure Boot state could not be read")
     elif state != "enabled":
@@ -63,6 +61,14 @@ def secure_boot(node: Node) -> Iterator[Result]:
             "enroll_key",
             observed="not signed",
             expected="signed",
+        )
+    elif former and enrolled:
+        yield fail(
+            f"Secure Boot is enabled and another key than DKMS's of now signed the module of kernel {former[0]}, which"
+            " boots next, and it is not enrolled",
+            "sign_again",
+            observed="not enrolled",
+            expected="enrolled",
         )
     elif node.facts.get("modules.nvidia.loaded"):
         yield ok("Secure Boot is enabled and the module loaded", state)
