@@ -16,7 +16,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,11 +30,14 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import fa
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.this_run import is_dead, this_run
 from ansible_collections.gpulab.node.plugins.plugin_utils.facts import forms
 from ansible_collections.gpulab.node.plugins.plugin_utils.plan.kernel_forms import VARIABLE
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import SshAddress, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import SshAddress, explain, full
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles import known, leaves
 from ansible_collections.gpulab.node.plugins.plugin_utils.roles.code import RoleCode
 
 DEFAULTS = {name: option.get("default") for name, option in program.ARGUMENTS.items()}
+NO_SPACE = "H008"
+# A file server that is gone would not answer; what is always full says nothing.
+DF = "for what in -P -Pi; do timeout 5 df -l $what -x squashfs -x iso9660 -x efivarfs; done"
 # What a look returns. Ansible takes what else a node says, as add_host, out of a module's answer, not out of this one.
 RETURNED = ("changed", "failed", "msg", "refusal", "holder", "ansible_facts", "clock")
 
@@ -93,11 +96,22 @@ class ActionModule(NormalAction):
         if "refusal" in result:
             return result
         why = explain(result, host, unreachable=bool(result.get("unreachable")), address=self._address(host))
+        if why and why.code == NO_SPACE:
+            why = replace(why, cause=f"{why.cause}{self._full()}")
         if why:
             return {**result, "msg": str(why), "refusal": asdict(why)}
         if raised:
             raise raised
         return result
+
+    def _full(self) -> str:
+        """Return which file systems of the node are full; df needs neither Python nor a file of its own."""
+        try:
+            answer = self._low_level_execute_command(DF)
+        except AnsibleError:
+            return ""
+        found = full(answer["stdout"])
+        return f" (full: {', '.join(found)})" if found else ""
 
     def _kernel_values(self, variables: dict[str, Any]) -> list[str]:
         """Return the names that the host's tuning_overrides sets; none where they cannot be told: the plan says why."""

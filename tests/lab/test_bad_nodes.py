@@ -87,7 +87,7 @@ SITE_HOSTS = {
     "nosudo": ("H013", "has no sudo", "Install sudo"),
     "othersystem": ("P001", "Slackware 15.0 on x86_64", "Debian"),
     "i686": ("P001", "Debian GNU/Linux 12 (bookworm) on i686", "x86_64"),
-    "full": ("H008", "full has no space left", "df -h"),
+    "full": ("H008", "(full: /tmp (tmpfs), /var/tmp (tmpfs)", "df -h"),
     "readonly": ("H010", "a file system of readonly is read-only", "dmesg"),
 }
 

@@ -52,6 +52,8 @@ _OF_MODULES = [
 _TEXTS = ("msg", "module_stderr", "module_stdout")
 _SAID_NOTHING = "No start of json char found"  # Ansible's words where a module's answer is missing
 _KILLED = (-9, 137)  # as Python and as a shell count SIGKILL
+_DF = re.compile(r"(?P<source>\S+) +[1-9]\d* +\d+ +(?P<free>\d+) +\S+ (?P<mount>/(?!.*/merged$).*)")
+LITTLE = 1024  # KiB, or inodes
 DETAIL_LENGTH = 300
 SSH_PORT = "22"
 MOST_ERRORS = 7  # of the options of a role
@@ -117,6 +119,15 @@ def explain(
     if unreachable:
         return refuse("H001", **names, detail=_one_line(text) or "no answer")
     return None
+
+
+def full(report: str) -> list[str]:
+    """Return the file systems on which next to nothing is left, from df -P and df -Pi: "/ (/dev/vda1)".
+
+    A container's root is on one that is named itself.
+    """
+    rows = filter(None, map(_DF.match, report.splitlines()))
+    return list(dict.fromkeys(f"{row['mount']} ({row['source']})" for row in rows if int(row["free"]) < LITTLE))
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """Causes read from results. The texts are what Ansible, OpenSSH, sudo and Docker really say."""
 
 import pytest
-from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain
+from ansible_collections.gpulab.node.plugins.plugin_utils.progress.explain import address_of, explain, full
 
 SSH = "Failed to connect to the host via ssh: "
 UNREACHABLE = [
@@ -73,6 +73,23 @@ TMP = (
     ' permissions on the target directory. Failed command was: ( umask 77 && mkdir -p "` echo ~/.ansible/tmp `" ),'
     " exited with result 1, stderr output: mkdir: cannot create directory '/nonexistent': Permission denied"
 )
+
+
+def test_the_file_systems_on_which_nothing_is_left_are_named():
+    report = """\
+Filesystem     1024-blocks    Used Available Capacity Mounted on
+/dev/vda1          7000000 6650000         0     100% /
+tmpfs                   32      28         4      88% /run/y
+overlay            7000000 6650000         0     100% /var/lib/docker/overlay2/5dbd/merged
+tmpfs               983000       0    983000       0% /tmp
+none                     0       0         0        - /run/x
+Filesystem      Inodes  IUsed   IFree IUse% Mounted on
+/dev/vda1       440000 440000       0  100% /
+/dev/vdb         10000  10000       0  100% /mnt/my data
+btrfs                0      0       0     - /mnt/pool
+df: /mnt/gone: Stale file handle
+"""
+    assert full(report) == ["/ (/dev/vda1)", "/run/y (tmpfs)", "/mnt/my data (/dev/vdb)"]
 
 
 def test_a_long_message_is_cut_to_what_matters():
