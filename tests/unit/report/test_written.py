@@ -9,7 +9,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.report import document
 from unit.checks import nodes
 from unit.report import runs
 
-MOST_BYTES = 15_430  # of a node and night; what is not for this machine is told, too
+MOST_BYTES = 15_550  # of a node and night; what is not for this machine is told, too
 
 
 def read(hosts):
