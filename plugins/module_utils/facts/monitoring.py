@@ -143,7 +143,8 @@ def _collector(node: Node) -> Collector | None:
     if not interval:
         return None
     try:
-        age: int | None = round(time.time() - node.path(METRICS).stat().st_mtime)
+        # One of the future is of before the clock was set back: as old as it is far away.
+        age: int | None = abs(round(time.time() - node.path(METRICS).stat().st_mtime))
     except OSError:
         age = None
     return {"interval_seconds": int(interval.group(1)), "age_seconds": age}

@@ -42,8 +42,12 @@ def blobs(store: Store) -> dict[str, Path]:
 
 
 def slice_of(sizes: dict[str, int], checked: dict[str, record.Checked], now: float) -> list[str]:
-    """Return what to read this night: those not read for longest, a share of all bytes, and all that are overdue."""
-    ages = {name: now - checked[name].at if name in checked else float("inf") for name in sizes}
+    """Return what to read this night: those not read for longest, a share of all bytes, and all that are overdue.
+
+    A reading of the future is of a clock that went wrong, so nobody knows how old it is.
+    """
+    known = {name: now - one.at for name, one in checked.items() if one.at <= now}
+    ages = {name: known.get(name, float("inf")) for name in sizes}
     share, read, chosen = sum(sizes.values()) / NIGHTS, 0, []
     for name in sorted(sizes, key=lambda name: (-ages[name], name)):
         if read >= share and ages[name] < OLDEST:

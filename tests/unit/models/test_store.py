@@ -518,6 +518,8 @@ def test_within_thirty_nights_all_is_read_and_no_night_reads_much_more_than_its_
     assert min(one.at for one in checked.values()) > 0
     late = {name: record.Checked(0.0, size) for name, size in sizes.items()}
     assert set(night.slice_of(sizes, late, 29 * 86400.0)) == set(sizes)  # the node was off
+    ahead = {name: record.Checked(90 * 86400.0, size) for name, size in sizes.items()}
+    assert set(night.slice_of(sizes, ahead, 29 * 86400.0)) == set(sizes)  # its clock was ahead
 
 
 def test_the_list_says_age_size_and_who_uses_what(lab):
