@@ -80,7 +80,7 @@ def _present(case: Case) -> Driver:
         compilers, without = kernels.compilers(case, build_for)
         planned["build_packages"] = [*planned["build_packages"], *compilers]
         case.warnings += without
-    case.warnings += [*kernels.foreign(case, build_for), *_leftovers(case, version)]
+    case.warnings += [*kernels.foreign(case, build_for), *kernels.left_out(case, build_for), *_leftovers(case, version)]
     if (change or upgrade) and origin.record and package_format(case) == "deb":
         # Packs a former package again that no source has any more.
         planned["build_packages"] = [*planned["build_packages"], "dpkg-repack"]

@@ -73,6 +73,16 @@ def foreign(case: Case, kernels: list[str]) -> list[str]:
     ]
 
 
+def left_out(case: Case, kernels: list[str]) -> list[str]:
+    """Return a warning where the driver is not built for the kernel that boots next."""
+    return [
+        f"Kernel {kernel['version']} boots next and is not in nvidia_driver_kernels: the node comes back from its next"
+        " reboot without the driver. Add it, or leave nvidia_driver_kernels empty."
+        for kernel in case.facts["kernels"]
+        if kernel.get("next_boot") and kernel["version"] not in kernels
+    ]
+
+
 def compilers(case: Case, kernels: list[str]) -> tuple[list[str], list[str]]:
     """Return the packages of the compilers that built the kernels, beside the system's own, and what cannot be had."""
     own, others = case.platform["gcc"], [f"gcc-{version}" for version in case.platform.get("other_gcc", ())]

@@ -587,6 +587,15 @@ def test_headers_of_the_next_kernel_bring_no_kernel(requested):
     assert len([package for package in packages if "matched" in package]) == 1
 
 
+@pytest.mark.parametrize(
+    ("requested", "warned"), [([], False), (["6.1.0-50-amd64"], True), (["6.1.0-50-amd64", "6.1.0-51-amd64"], False)]
+)
+def test_kernels_without_the_one_that_boots_next_are_warned_of(requested, warned):
+    kernels = [{**kernel("6.1.0-50-amd64"), "next_boot": False}, {**kernel("6.1.0-51-amd64"), "next_boot": True}]
+    made = plan(facts(running="6.1.0-50-amd64", kernels=kernels), nvidia_driver_kernels=requested)
+    assert any("Kernel 6.1.0-51-amd64 boots next" in line for line in made["warnings"]) is warned
+
+
 def test_the_running_kernel_of_a_containers_host_is_left_out():
     node = facts(running="6.9.0-host", kernels=[kernel("6.1.0-50-amd64")], container=True)
     driver = plan(node)["driver"]
