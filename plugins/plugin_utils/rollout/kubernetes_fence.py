@@ -10,6 +10,7 @@ See https://kubernetes.io/docs/concepts/architecture/nodes/#manual-node-administ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
@@ -28,19 +29,25 @@ HOSTNAME = "kubernetes.io/hostname"
 GPUS = "nvidia.com/"
 ENDED = ("Succeeded", "Failed")
 SECONDS = 30  # what one answer may take
+TRIES = 10  # to change a node that others change meanwhile
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node as Kubernetes has it; fence is its annotation, empty where there is none."""
+    """A node as Kubernetes has it; fence is its annotation, empty where there is none; each change changes version."""
 
     name: str
     cordoned: bool = False
     fence: str = ""
+    version: str | None = None
 
     def is_ours(self, run: str) -> bool:
         """Tell whether the cordon is this run's."""
         return self.cordoned and self.fence.startswith(f"{run}: ")
+
+    def is_of_others(self, run: str) -> bool:
+        """Tell whether somebody else has cordoned the node."""
+        return self.cordoned and not self.is_ours(run)
 
 
 def own(listed: Iterable[Mapping[str, Any]], names: Collection[str]) -> ClusterNode | None:
@@ -53,7 +60,8 @@ def own(listed: Iterable[Mapping[str, Any]], names: Collection[str]) -> ClusterN
         metadata = node["metadata"]
         if {metadata["name"], (metadata.get("labels") or {}).get(HOSTNAME)} & set(names):
             fence = (metadata.get("annotations") or {}).get(ANNOTATION, "")
-            return ClusterNode(metadata["name"], bool(node["spec"].get("unschedulable")), fence)
+            cordoned = bool(node["spec"].get("unschedulable"))
+            return ClusterNode(metadata["name"], cordoned, fence, metadata.get("resourceVersion"))
     return None
 
 
@@ -83,17 +91,23 @@ def _has_gpus(spec: Mapping[str, Any]) -> bool:
 class KubernetesApi:
     """The API of a cluster, by Kubernetes' own library."""
 
-    def __init__(self, kubeconfig: str | None, host: str) -> None:
-        """Read the settings of kubectl: this file, or those that kubectl takes. Raises Refusal F013, F014."""
+    def __init__(self, kubeconfig: str | None, host: str, *, check_mode: bool = False) -> None:
+        """Read the settings of kubectl: this file, or those that kubectl takes. Raises Refusal F013, F014.
+
+        In check mode, the API judges what is to be changed, and keeps nothing of it.
+        """
+        self._check_mode = check_mode
         try:
             from kubernetes import client, config  # noqa: PLC0415 - only who has a cluster needs it
         except ImportError as error:
             raise refuse("F013", host=host, detail=str(error)) from error
         try:
-            self._api = config.new_client_from_config(config_file=kubeconfig)
+            settings = client.Configuration()
+            settings.retries = 0
+            config.load_kube_config(config_file=kubeconfig, client_configuration=settings)
         except Exception as error:  # the library lets through whatever a damaged file raises
             raise refuse("F014", detail=_first_line(error)) from error
-        self._api.configuration.retries = 0
+        self._api = client.ApiClient(settings)
         self._core = client.CoreV1Api(self._api)
 
     def node(self, names: Collection[str]) -> ClusterNode | None:
@@ -105,10 +119,33 @@ class KubernetesApi:
         found = self._ask(self._core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={name}")
         return busy(found["items"])
 
-    def mark(self, name: str, fence: str | None) -> None:
-        """Cordon a node, and say why; None takes both back. Raises Refusal F014."""
-        body = {"metadata": {"annotations": {ANNOTATION: fence}}, "spec": {"unschedulable": fence is not None}}
-        self._ask(self._core.patch_node, name, body)
+    def mark(self, node: ClusterNode, run: str, fence: str | None) -> bool:
+        """Cordon a node, and say why; None takes both back. Raises Refusal F014.
+
+        Return False where it is left alone, as somebody else has cordoned it, or taken our cordon, since it was read.
+        """
+        for _time in range(TRIES):
+            if self._patch(node, fence, dry_run=self._check_mode):
+                return True
+            found = self.node({node.name})
+            if found is None or (found.is_of_others(run) if fence else not found.is_ours(run)):
+                return False
+            node = found
+        raise refuse("F014", detail=f"others changed the node {node.name} {TRIES} times meanwhile")
+
+    def try_to_mark(self, node: ClusterNode, fence: str) -> None:
+        """Raise the Refusal F014 that mark() would raise; nothing changes."""
+        self._patch(node, fence, dry_run=True)
+
+    def _patch(self, node: ClusterNode, fence: str | None, *, dry_run: bool) -> bool:
+        """Return False where the node is no longer as it was read. Raises Refusal F014."""
+        metadata = {"annotations": {ANNOTATION: fence}, "resourceVersion": node.version}
+        body = {"metadata": metadata, "spec": {"unschedulable": fence is not None}}
+        try:
+            self._ask(self._core.patch_node, node.name, body, **({"dry_run": "All"} if dry_run else {}))
+        except _ChangedError:
+            return False
+        return True
 
     def _ask(self, call: Callable[..., Any], *arguments: Any, **more: Any) -> dict[str, Any]:
         try:
@@ -117,8 +154,14 @@ class KubernetesApi:
             )
         except Exception as error:  # the library's own, urllib3's and the system's
             status, reason = getattr(error, "status", None), getattr(error, "reason", None)
+            if status == HTTPStatus.CONFLICT:
+                raise _ChangedError from error
             raise refuse("F014", detail=f"{status} {reason}" if status else _first_line(error)) from error
         return answer
+
+
+class _ChangedError(Exception):
+    """A node was changed between our reading and our patch."""
 
 
 def _first_line(error: Exception) -> str:
@@ -186,14 +229,14 @@ def work(given: Given, settings: Settings, module: Module, *, check_mode: bool) 
     ours = not record or record["run"] == given["run"] or bool(given.get("force"))  # else the module refuses
     if not ours or not (record["engine"] == KUBERNETES if record else _wanted(given, settings, seen)):
         return module(given)
-    cluster = KubernetesApi(settings.kubeconfig, given["host"])
+    cluster = KubernetesApi(settings.kubeconfig, given["host"], check_mode=check_mode)
     node = cluster.node(_names(given["host"], record, settings))
     if node is None and (record or given.get("engine") == KUBERNETES):
         raise refuse("F015", host=given["host"])
     if node is None:
         return module(given)
     change = _drain if given["work"] == "drain" else _resume
-    return change(given, node, record, module, None if check_mode else cluster)
+    return change(given, node, record, module, cluster)
 
 
 def _look(given: Given, settings: Settings, module: Module) -> FenceAnswer:
@@ -223,33 +266,39 @@ def _names(host: str, record: fence.Record | None, settings: Settings) -> set[st
 
 
 def _drain(
-    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
+    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi
 ) -> FenceAnswer:
-    """Fence the node, then cordon it; one that somebody else has cordoned stays as it is."""
-    others = node.cordoned and not node.is_ours(given["run"])
+    """Fence the node, then cordon it; one that somebody else has cordoned stays as it is.
+
+    What we may not do in the cluster is refused before the node is touched.
+    """
+    others = node.is_of_others(given["run"])
     seen: fence.Before = {"name": node.name, "drained": others, "reason": node.fence}
     before = record["before"] if record else seen
-    result = module({**given, "engine": KUBERNETES, "before": before})
     why = f"{given['run']}: {' '.join(str(given.get('reason', '')).split())}"
-    if result.get("failed") or result.get("unreachable") or before["drained"] or (node.cordoned and node.fence == why):
+    marks = not others and not before["drained"] and not (node.cordoned and node.fence == why)
+    cluster.pods(node.name)
+    if marks:
+        cluster.try_to_mark(node, why)
+    result = module({**given, "engine": KUBERNETES, "before": before})
+    if result.get("failed") or result.get("unreachable") or not marks:
         return result
-    if cluster:
-        try:
-            cluster.mark(node.name, why)
-        except Refusal:
-            if result["fresh"]:
-                module({**given, "work": "resume"})
-            raise
-    return _changed(result, f"Kubernetes: cordon {node.name}")
+    try:
+        marks = cluster.mark(node, given["run"], why)
+    except Refusal:
+        if result["fresh"]:
+            module({**given, "work": "resume"})
+        raise
+    return _changed(result, f"Kubernetes: cordon {node.name}") if marks else result
 
 
 def _resume(
-    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi | None
+    given: Given, node: ClusterNode, record: fence.Record | None, module: Module, cluster: KubernetesApi
 ) -> FenceAnswer:
     """Take this run's cordon back, then lift the fence; another's cordon stays, and is named."""
     ours = record is not None and node.is_ours(record["run"])
-    if ours and cluster:
-        cluster.mark(node.name, None)
+    if record and ours and not cluster.mark(node, record["run"], None):
+        ours, node = False, cluster.node({node.name}) or node
     result = module(given)
     if ours:
         return _changed(result, f"Kubernetes: uncordon {node.name}")

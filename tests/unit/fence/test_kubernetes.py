@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlparse
@@ -40,16 +41,34 @@ def pod(name, spec, owner="Job", phase="Running", **annotations):
     }
 
 
+def write_kubeconfig(path, server):
+    text = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "gpulab"}}],
+        "clusters": [{"name": "lab", "cluster": {"server": server}}],
+        "users": [{"name": "gpulab", "user": {"token": TOKEN}}],
+    }
+    path.write_text(yaml.safe_dump(text))
+
+
 class StandIn:
-    """The few answers of an API server that the fence asks for. refused: the methods that get status 403."""
+    """The few answers of an API server that the fence asks for.
+
+    refused: what gets status 403, as "patch nodes". meanwhile: what somebody else does before the next change comes.
+    """
 
     def __init__(self):
         """Have two nodes."""
         self._nodes = {
-            name: {"metadata": {"name": name, "labels": {HOSTNAME: name}, "annotations": {}}, "spec": {}}
+            name: {
+                "metadata": {"name": name, "labels": {HOSTNAME: name}, "annotations": {}, "resourceVersion": "1"},
+                "spec": {},
+            }
             for name in NODES
         }
-        self.pods, self.refused, self.patched = [], set(), []
+        self.pods, self.refused, self.patched, self.meanwhile = [], set(), [], None
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -57,24 +76,30 @@ class StandIn:
                 """Answer with the nodes, or with the pods of one."""
                 url = urlparse(self.path)
                 if url.path == "/api/v1/nodes":
-                    self._answer({"kind": "NodeList", "apiVersion": "v1", "items": list(api._nodes.values())})
+                    items = list(api._nodes.values())
+                    self._answer("list nodes", {"kind": "NodeList", "apiVersion": "v1", "items": items})
                 else:
                     (selector,) = parse_qs(url.query)["fieldSelector"]
                     found = [one for one in api.pods if f"spec.nodeName={one['spec']['nodeName']}" == selector]
-                    self._answer({"kind": "PodList", "apiVersion": "v1", "items": found})
+                    self._answer("list pods", {"kind": "PodList", "apiVersion": "v1", "items": found})
 
             def do_PATCH(self):
-                """Merge into a node."""
+                """Merge into a node, unless it is a trial, or has changed since it was read."""
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                api.patched.append(self.path)
-                name = self.path.rpartition("/")[2]
-                if "PATCH" not in api.refused:
+                url = urlparse(self.path)
+                name, trial = url.path.rpartition("/")[2], "dryRun=All" in url.query
+                if not trial:
+                    others, api.meanwhile = api.meanwhile, None
+                    api.change(name, others or {})
+                    api.patched.append(url.path)
+                current = body["metadata"].pop("resourceVersion") == api._nodes[name]["metadata"]["resourceVersion"]
+                if current and not trial and "patch nodes" not in api.refused:
                     api.change(name, body)
-                self._answer(api._nodes[name])
+                self._answer("patch nodes", api._nodes[name], 200 if current else 409)
 
-            def _answer(self, found):
+            def _answer(self, what, found, status=200):
                 text = json.dumps(found).encode()
-                self.send_response(403 if self.command in api.refused else 200)
+                self.send_response(403 if what in api.refused else status)
                 self.send_header("Content-Type", "application/json")
                 self.end_headers()
                 self.wfile.write(text)
@@ -87,15 +112,7 @@ class StandIn:
 
     def kubeconfig(self, path):
         """Write the settings of kubectl by which the fence reaches it."""
-        text = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "lab",
-            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "gpulab"}}],
-            "clusters": [{"name": "lab", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
-            "users": [{"name": "gpulab", "user": {"token": TOKEN}}],
-        }
-        path.write_text(yaml.safe_dump(text))
+        write_kubeconfig(path, f"http://127.0.0.1:{self._server.server_port}")
 
     def node(self, name):
         """Return (cordoned, the fence's annotation) of a node."""
@@ -105,6 +122,8 @@ class StandIn:
     def change(self, name, body):
         """Change a node as somebody else does; None takes an entry away."""
         node = self._nodes[name]
+        if body:
+            node["metadata"]["resourceVersion"] += "1"
         node["spec"].update(body.get("spec", {}))
         for kind, entries in body.get("metadata", {}).items():
             node["metadata"][kind].update(entries)
@@ -137,6 +156,7 @@ class Fleet:
     def __init__(self, lab, kubeconfig):
         """Let the node have a kubelet."""
         self.lab, self.kubeconfig, self.name, self.check = lab, kubeconfig, None, False
+        self.works = lab.works
         (self.machine.root / host.KUBELET[0].lstrip("/")).mkdir(parents=True)
 
     @property
@@ -276,17 +296,72 @@ def test_an_api_that_refuses_the_change_leaves_the_node_as_it_was(fleet, api, wo
     if work == "resume":
         fleet.work("drain")
     before = (api.node("node07"), fleet.machine.open)
-    api.refused = {"PATCH"}
+    api.refused = {"patch nodes"}
     with pytest.raises(Refusal, match=r"F014 .*403") as refused:
         fleet.work(work)
     assert TOKEN not in str(refused.value)
     assert (api.node("node07"), fleet.machine.open) == before
 
 
+@pytest.mark.parametrize("missing", ["list nodes", "patch nodes", "list pods"])
+def test_a_right_that_is_missing_is_refused_before_anything_changes_and_in_check_mode_too(fleet, api, missing):
+    api.refused = {missing}
+    for fleet.check in (True, False):
+        assert code(fleet.work, "drain") == "F014"
+        assert (fleet.works, fleet.machine.fence, api.patched) == (["look"], None, [])
+        fleet.works.clear()
+
+
+def test_what_others_change_at_the_same_time_stays(fleet, api):
+    api.meanwhile = {"metadata": {"labels": {"rack": "7"}}}
+    fleet.work("drain")
+    assert api.node("node07") == (True, f"{RUN}: driver 550")
+    api.meanwhile = {"metadata": {"labels": {"rack": "8"}}}
+    fleet.work("resume")
+    assert api.node("node07") == (False, None)
+    assert len(api.patched) == 4
+
+
+def test_a_cordon_that_comes_while_the_node_is_fenced_is_not_taken_over(fleet, api):
+    """The node's own fence takes seconds; the record says that nobody had cordoned the node."""
+    api.meanwhile = {"spec": {"unschedulable": True}}
+    assert "Kubernetes" not in str(fleet.work("drain")["changes"])
+    assert fleet.machine.fence["before"]["drained"] is False
+    fleet.work("drain", reason="the proof failed: gpu-count", held=True)
+    assert api.node("node07") == (True, None)
+    assert fleet.work("resume")["drained_by_others"] == "cordoned"
+    assert api.node("node07") == (True, None)
+
+
+def test_a_cordon_that_becomes_anothers_while_it_is_lifted_stays(fleet, api):
+    fleet.work("drain")
+    api.meanwhile = {"metadata": {"annotations": {ANNOTATION: f"{OTHER}: fan"}}}
+    assert fleet.work("resume")["drained_by_others"] == f"{OTHER}: fan"
+    assert api.node("node07") == (True, f"{OTHER}: fan")
+
+
 def test_an_api_that_does_not_answer_is_refused_before_anything_changes(fleet, api):
     api.stop()
     assert code(fleet.work, "drain", engine="kubernetes") == "F014"
     assert fleet.machine.fence is None
+
+
+def test_an_api_that_hangs_up_is_asked_once(fleet, tmp_path):
+    """The library asks three times more by itself, each for as long as an answer may take."""
+    asked = []
+
+    class HangsUp(socketserver.BaseRequestHandler):
+        def handle(self):
+            """Take the request, and answer nothing."""
+            asked.append(self.request.recv(100))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), HangsUp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        write_kubeconfig(tmp_path / "hangs_up", f"http://127.0.0.1:{server.server_address[1]}")
+        fleet.kubeconfig = str(tmp_path / "hangs_up")
+        assert code(fleet.work, "drain") == "F014"
+        server.shutdown()
+    assert len(asked) == 1
 
 
 def test_a_damaged_kubeconfig_is_refused(fleet, tmp_path):

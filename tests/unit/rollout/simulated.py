@@ -108,6 +108,7 @@ class Lab:
         """Make the nodes, and let the fence's module work on the one whose turn it is."""
         self.nodes = {name: Machine(directory / name, slurm=slurm) for name in names}
         self._current, self.cluster = self.nodes[names[0]], Settings()
+        self.works = []  # what the fence's module was asked to do
         monkeypatch.setattr(fence_host.socket, "gethostname", lambda: self._current.root.name)
         monkeypatch.setattr(fence_module, "Node", lambda: Node(self._current.root))
         monkeypatch.setattr(fence_module, "call", lambda argv: (0, self._answer(argv), ""))
@@ -140,6 +141,7 @@ class Lab:
 
     def _module(self, name, by, arguments, *, check_mode):
         node = self._current
+        self.works.append(arguments["work"])
         given = {
             "reason": "",
             "held": False,
