@@ -53,10 +53,11 @@ class ActionModule(Asking):
             return failure(wrong)
         _validated, args = self.validate_argument_spec(ARGUMENTS)
         host = self.variables["inventory_hostname"]
+        allow = options.Values(self.given)["reinstall_allow"]
         try:
             cipher = cipher_for(host, args["age_recipients"])
             if self._task.check_mode:
-                return summary.result(manifests.typed(self._look(host, args)), None)
+                return summary.result(manifests.typed(self._look(host, args)), None, allow=allow)
             self.refuse_half_rebuilt(host, Path(args["directory"]))
             with open_store(Path(args["directory"]), host, args["keep"]) as store:
                 manifest = self._look(host, args)
@@ -66,7 +67,8 @@ class ActionModule(Asking):
             return failure([refusal])
         except FailedError as failed:
             return failed.result
-        return summary.result(written.manifest, written.path, store.damage, _told(Path(args["directory"])))
+        notes = _told(Path(args["directory"]))
+        return summary.result(written.manifest, written.path, store.damage, notes, allow)
 
     def _look(self, host: str, args: dict[str, Any]) -> dict[str, Any]:
         return look.document(self, host, args, leaves.on_host(options.Values(self.given)))

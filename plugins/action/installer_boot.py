@@ -155,7 +155,7 @@ class ActionModule(Asking):
             settings = {**defaults, **self._args["capture"], "directory": self._args["directory"]}
             left = leaves.on_host(options.Values(self.given))
             manifest = manifests.typed(look.document(self, self._host, settings, left))
-            lines: list[str] = summary.result(manifest, None)["lines"]
+            lines: list[str] = summary.result(manifest, None, allow=self._args["allow"])["lines"]
             return Captured(manifest, lambda _path: None), lines
         capture = captures.latest(place)
         if capture is None:

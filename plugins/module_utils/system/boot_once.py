@@ -126,7 +126,20 @@ def device_of(node: Node, path: str) -> tuple[str, Mount]:
     if node.exists(f"{block}/md"):
         return "array", mount
     mapped = node.text(f"{block}/dm/uuid").partition("-")[0].lower()
+    if mapped == "lvm" and not _of_volumes_alone(node, block):
+        return f"{LVM} on LUKS or an array", mount
     return {"lvm": LVM, "": "whole disk"}.get(mapped, f"device of {mapped}"), mount
+
+
+def _of_volumes_alone(node: Node, block: str) -> bool:
+    """Tell whether a volume is made of partitions, disks and volumes: one with a snapshot is made of another one."""
+    for below in (f"{block}/slaves/{name}" for name in node.names(f"{block}/slaves")):
+        mapped = node.text(f"{below}/dm/uuid")
+        if node.exists(f"{below}/md") or (mapped and not mapped.startswith("LVM-")):
+            return False
+        if not _of_volumes_alone(node, below):
+            return False
+    return True
 
 
 def places(node: Node, uuids: dict[str, str]) -> list[Place]:

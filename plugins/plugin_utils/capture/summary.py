@@ -37,14 +37,18 @@ MEANINGS = {
 
 
 def result(
-    manifest: Manifest, path: Path | None, damage: Sequence[str] = (), notes: Sequence[str] = ()
+    manifest: Manifest,
+    path: Path | None,
+    damage: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the result of the task.
 
     path is that of the capture, None in check mode; damage says what is wrong with the capture before, notes what else
-    people have to know.
+    people have to know, allow what the lab gives up at a reinstall.
     """
-    plan = reinstall.plan(manifest)
+    plan = reinstall.plan(manifest, allow)
     damaged = [f"  the capture before: {one}" for one in damage]
     lines = [*_head(manifest, path), *notes, *damaged, *_bins(manifest), *_remainder(manifest), *_reinstall(plan)]
     told = {

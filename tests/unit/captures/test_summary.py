@@ -6,6 +6,7 @@ from pathlib import Path
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import summary
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
 
+from unit.capture import hardware
 from unit.captures import captured
 from unit.filled import typed
 
@@ -86,3 +87,10 @@ def test_a_long_path_does_not_spread_the_table():
     assert len(line) < 120
     assert "..." in line
     assert "/d/end " in line
+
+
+def test_what_the_lab_gives_up_does_not_stand_against_a_reinstall(tmp_path):
+    disks = hardware.encrypted_root().read(tmp_path)
+    manifest = typed({**MANIFEST, "sections": {"disks": disks}}, Manifest)
+    assert any("GPULAB-R080" in line for line in summary.result(manifest, None)["lines"])
+    assert not any("stands against" in line for line in summary.result(manifest, None, allow=["unencrypted"])["lines"])

@@ -181,6 +181,23 @@ def test_the_root_may_be_on_a_volume_which_grub_can_read(machine):
 
 
 @pytest.mark.parametrize(
+    ("below", "can"),
+    [
+        ({"slaves/nvme0n1p2/partition": "2"}, True),
+        ({"slaves/dm-1/dm/uuid": "LVM-abc-real", "slaves/dm-1/slaves/nvme0n1p2/partition": "2"}, True),
+        ({"slaves/dm-1/dm/uuid": "CRYPT-LUKS2-abc"}, False),
+        ({"slaves/md127/md/level": "raid1"}, False),
+        ({"slaves/dm-1/dm/uuid": "LVM-abc-real", "slaves/dm-1/slaves/dm-2/dm/uuid": "CRYPT-LUKS2-abc"}, False),
+    ],
+)
+def test_a_volume_on_luks_or_an_array_is_none_that_grub_can_read(machine, below, can):
+    machine.on("252:0", **{"dm/uuid": "LVM-abc"}, **below)
+    machine.files["/proc/self/mountinfo"] += BOOT
+    found = [place.path for place in boot_once.places(machine.node(), UUIDS)]
+    assert found == ["/boot/gpulab-reinstall", *(["/gpulab-reinstall"] if can else [])]
+
+
+@pytest.mark.parametrize(
     ("device", "kind", "files"),
     [("252:0", "ext4", {"dm/uuid": "CRYPT-x"}), ("259:2", "vfat", {}), ("0:31", "btrfs", {}), ("259:9", "ext4", {})],
 )
