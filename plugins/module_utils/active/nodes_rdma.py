@@ -94,18 +94,20 @@ class GoneError(Exception):
 def measure(part: Part) -> Over:
     """Return the record: ``state`` is done (``pairs``), failed (``error``) or unreachable (``reason``: the first node).
 
+    Where perftest keeps this node from it, ``state`` is not_installed or too_old (``reason``).
     Of each pair, ``state`` is done (``rails``), missing (``reason``) or lost (``reason``). Of each rail and step,
     ``state`` is done, failed or late, with ``write_gbps`` (10^9 bits a second) or ``latency_us``, and ``mtu`` in bytes.
     """
-    cannot = _cannot()
-    call = roll_call.RollCall(part.nodes, part.name, part.address, part.port, f"{part.run} rdma", part.seconds, cannot)
+    lacks = _lacks()
+    why = lacks.get("reason")
+    call = roll_call.RollCall(part.nodes, part.name, part.address, part.port, f"{part.run} rdma", part.seconds, why)
     about: Over = {"name": part.name, "nodes": list(part.nodes), "meeting_point": call.meeting_point}
     try:
         met = roll_call.attend(call)
     except OSError as error:
         return {**about, **call.failed(error)}
-    if cannot:
-        return {**about, "state": "failed", "error": {"code": None, "name": cannot}}
+    if lacks:
+        return {**about, **lacks}
     if "unreachable" in met:
         return {**about, "state": "unreachable", "reason": met["unreachable"]}
     began = time.monotonic()
@@ -119,14 +121,16 @@ def measure(part: Part) -> Over:
     return {**about, "state": "done", "pairs": pairs}
 
 
-def _cannot() -> str | None:
-    """Return why this node cannot take part."""
+def _lacks() -> Over:
+    """Return the state and the reason where this node's perftest does not do; nothing where it does."""
     lacking = [tool for tool in (WRITE, SEND) if not shutil.which(tool)]
     if lacking:
-        return f"{lacking[0]} is not installed (package perftest)"
+        return {"state": "not_installed", "reason": f"{lacking[0]} is not installed (package perftest)"}
     told = programs.Program([WRITE, "--help"], HELP_SECONDS).finish()
+    if BINDS in told["output"]:
+        return {}
     # Without it, a server would listen at all addresses.
-    return None if BINDS in told["output"] else f"its perftest is too old: {WRITE} does not know {BINDS}"
+    return {"state": "too_old", "reason": f"its perftest is too old: {WRITE} does not know {BINDS}"}
 
 
 def _with_peer(part: Part, one: Round, end: float) -> WithPeer:

@@ -201,7 +201,7 @@ BETWEEN_NODES = [
         "no perftest on a node",
         put(
             "measurements.nodes_rdma",
-            {"state": "failed", "error": {"code": None, "name": "ib_write_bw is not installed (package perftest)"}},
+            {"state": "not_installed", "reason": "ib_write_bw is not installed (package perftest)"},
         ),
         "install_software",
         "warn",
@@ -211,7 +211,7 @@ BETWEEN_NODES = [
         "a perftest that would listen to all",
         put(
             "measurements.nodes_rdma",
-            {"state": "failed", "error": {"code": None, "name": "its perftest is too old: it does not know -x"}},
+            {"state": "too_old", "reason": "its perftest does not know --bind_source_ip"},
         ),
         "upgrade_software",
         "info",

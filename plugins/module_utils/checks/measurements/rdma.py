@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PERFTEST = "https://github.com/linux-rdma/perftest"
 # Writes of 64 KiB come to more than nine tenths of a port's rate; PCI Express, or small packets, may be in the way.
 SHARE = 0.8
+UNMEASURED = "RDMA between nodes was not measured"
 
 
 @check("rdma-nodes", proves="nodes reach each other by RDMA at their ports' rate, in equal packets", source=PERFTEST)
@@ -48,21 +49,17 @@ def rdma_nodes(node: Node) -> Iterator[Result]:
         summary = f"{record['nodes'][0]} cannot be reached at {record['meeting_point']}"
         yield fail(summary, "check_network", reason=record["reason"])
     elif record["state"] == "failed":
-        yield _unmeasured(record["error.name"])
+        yield warn(f"{UNMEASURED}: {record['error.name']}", "check_network")
+    elif record["state"] == "not_installed":
+        yield warn(f"{UNMEASURED}: {record['reason']}", "install_software")
+    elif record["state"] == "too_old":  # no job needs it
+        yield info(f"{UNMEASURED}: {record['reason']}", "upgrade_software")
     elif kept := what_kept(node, record, "RDMA between nodes", "check_network"):
         yield kept
     else:
         by_name = {(port["device"], port["port"]): port for port in ports}
         found = [result for pair in record["pairs"] for result in _pair(pair, by_name)]
         yield from found or [_summary(record, ports)]
-
-
-def _unmeasured(why: str) -> Result:
-    """Tell why a node could not begin: no job needs perftest, and what a system has may be too old."""
-    told = f"RDMA between nodes was not measured: {why}"
-    if "too old" in why:
-        return info(told, "upgrade_software")
-    return warn(told, "install_software" if "perftest" in why else "check_network")
 
 
 def _pair(pair: Facts, ports: dict[tuple[str, int], Facts]) -> Iterator[Result]:
