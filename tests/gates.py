@@ -42,7 +42,7 @@ MINUTES = {
     "vm-installer": 30,
     "vm-media": 20,
     "vm-quotas": 20,
-    "vm-rdma": 35,
+    "vm-rdma": 25,
     "vm-reinstall": 120,
     "vm-secure_boot": 45,
     "vm-storage": 25,

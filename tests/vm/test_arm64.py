@@ -107,7 +107,8 @@ def test_uv_of_another_processor_is_fetched_again(machine, site):
 def test_dkms_builds_a_module_that_its_kernel_loads(machine):
     """NVIDIA's own would take hours here."""
     kernel = machine.run("uname -r")
-    machine.run(f"apt-get install --yes --quiet --no-install-recommends dkms linux-headers-{kernel}", 3600)
+    install = f"apt-get install --yes --quiet --no-install-recommends dkms linux-headers-{kernel}"
+    machine.run(f"apt-get update --quiet && {install}", 3600)
     machine.run(SMALL, 1800)
     assert f"small/1.0, {kernel}, aarch64: installed" in machine.run("dkms status")
     assert "small" in machine.run("cut -d' ' -f1 /proc/modules").split()
