@@ -44,6 +44,7 @@ MINUTES = {
     "vm-quotas": 20,
     "vm-rdma": 25,
     "vm-reinstall": 120,
+    "vm-roots": 90,
     "vm-secure_boot": 45,
     "vm-storage": 25,
     "vm-vm": 30,

@@ -69,9 +69,9 @@ class Lab:
     """Makes disks as they are before a reinstall, and what the installer of a host gets."""
 
     def __init__(self, directory, say):
-        """Make the keys of the host and of who connects to it."""
+        """Make the keys of the host and of who connects to it, unless they are there."""
         self.directory, self.say = directory, say
-        for name in ("id", "host"):
+        for name in (name for name in ("id", "host") if not (directory / name).exists()):
             self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name)
         public = (directory / "host.pub").read_text()
         (directory / "known_hosts").write_text(f"node07 {public}")
@@ -154,7 +154,7 @@ def lab(tmp_path_factory, say):
 def images(say):
     """Return a function that gives the image of a system for a firmware, from this machine's mirror of Debian."""
 
-    def made(system, firmware):
+    def made(system, firmware, packages=()):
         listed = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"],
             capture_output=True,
@@ -164,7 +164,7 @@ def images(say):
         ).stdout.split("\n")
         mirrors = {("security" in line): line.split()[1] for line in listed if "/debian" in line}
         addresses = mirrors[False], mirrors[True]
-        wanted = recipe.of(Catalog().installers[system], firmware, addresses, [], None)
+        wanted = recipe.of(Catalog().installers[system], firmware, addresses, [*packages], None)
         say(f"the image {wanted.name()}")
         return image.make(CACHE / "installers", wanted, 4096 * MIB)[0]
 

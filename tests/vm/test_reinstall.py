@@ -7,11 +7,12 @@ Whenever the machine restarts, nothing runs on it for a moment, and the data dis
 import json
 import re
 import threading
+import time
 from pathlib import Path
 
 import pytest
 import yaml
-from bare import Bare
+from bare import SECONDS, Bare
 from golden import ROOT, play
 from test_installer import UUID, Lab, images, line, sha256  # noqa: F401 - images is a fixture
 
@@ -30,7 +31,7 @@ OPTIONS = {
 
 
 class Watched(Bare):
-    """A machine that is started again whenever it restarts or goes off; hashes are those of its data disk then."""
+    """A machine that is started again whenever it restarts or goes off; hashes are those of its data disks then."""
 
     def __init__(self, *arguments, data, **further):
         """Nothing is started yet."""
@@ -49,8 +50,19 @@ class Watched(Bare):
     def _go_on(self, serial):
         while not self._over.is_set():
             self._process.wait()
-            self.hashes.append(sha256(self._data))
+            self.hashes.append([sha256(path) for path in self._data])
             self._start("-no-reboot", first=serial)
+
+    def reboot(self, ssh):
+        """Let it reboot by itself, and return when all of it is up again."""
+        before = len(self.hashes)
+        self.run("systemctl --no-block reboot", ssh)
+        deadline = time.monotonic() + SECONDS
+        while len(self.hashes) == before:
+            assert time.monotonic() < deadline, f"the machine did not reboot:\n{self.console()[-2000:]}"
+            time.sleep(1)
+        self.wait_for_ssh(ssh)
+        self.run("systemctl is-system-running --wait || true", ssh, SECONDS)
 
     def kill(self):
         """Pull the plug for good."""
@@ -85,9 +97,10 @@ class Story:
         inventory = {"gpu-nodes": {"children": hosts}}
         (directory / "hosts.yml").write_text(json.dumps(inventory))
 
-    def play(self, path, rc=0, timeout=7200, **variables):
+    def play(self, path, *options, rc=0, timeout=7200, **variables):
         """Run a playbook of the project on the machine."""
         arguments = ["-i", self.directory / "hosts.yml", "--vault-password-file", self.directory / "vault", path]
+        arguments += options
         settings = {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.directory / "cp"), "ANSIBLE_TIMEOUT": "60"}
         return play(self.say, *arguments, "-e", json.dumps(variables), timeout=timeout, rc=rc, **settings)
 
@@ -104,7 +117,7 @@ def story(request, images, tmp_path_factory, say):  # noqa: F811
     directory = tmp_path_factory.mktemp("story")
     lab = Lab(directory, say)
     system, data = (lab.disk(directory, which, SIZES) for which in ("system", "data"))
-    machine = Watched(directory, [(DATA, data), (SYSTEM, system)], UUID, request.param, data=data)
+    machine = Watched(directory, [(DATA, data), (SYSTEM, system)], UUID, request.param, data=[data])
     try:
         made = images("debian-12", request.param)
         plan = lab.plan(request.param, sizes=SIZES)
