@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.plugin_utils.facts.driver import DkmsModule
 
 DKMS = "/var/lib/dkms"
-_LOG_OF = re.compile(r"DKMS make\.log for \S+ for kernel (\S+)")
+_LOG_OF = re.compile(r"DKMS (?:\(\S+\) )?make\.log for \S+ for kernel (\S+)")
 
 
 def records(node: Node, kernel: str) -> list[DkmsModule]:

@@ -273,11 +273,16 @@ def test_a_source_of_dkms_is_there_where_its_link_leads_to_one(tree):
     assert [record["source"] for record in facts(tree)[NEW]["dkms"]] == [True]
 
 
-def test_dkms_failed_build_is_not_built(tree):
+@pytest.mark.parametrize(
+    "head",
+    ["DKMS make.log for nvidia-current-535.261.03", "DKMS (dkms-3.2.2) make.log for nvidia-current/535.261.03"],
+    ids=["Debian 12", "Debian 13"],
+)
+def test_dkms_failed_build_is_not_built(tree, head):
     """What a failed build leaves: the build directory and its log."""
     kernel(tree, NEW)
     dkms(tree)
-    log = f"DKMS make.log for nvidia-current-535.261.03 for kernel {NEW} (x86_64)\nnv.c:9:9: error: no such thing\n"
+    log = f"{head} for kernel {NEW} (x86_64)\nnv.c:9:9: error: no such thing\n"
     tree.file("/var/lib/dkms/nvidia-current/535.261.03/build/make.log", log)
     kernel(tree, OLD)
     record = facts(tree)[NEW]["dkms"][0]
