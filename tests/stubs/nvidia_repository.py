@@ -3,12 +3,12 @@
 
     tests/stubs/nvidia_repository.py DIRECTORY [--cuda CUDA]... DRIVER[:FAULT]...
 
-A FAULT spoils a driver: its module is uncompilable, or with uncompilable=TEXT for kernels that have TEXT in their name,
-it is lossy and shows one GPU only, or it is unsound and GPU 0 has memory errors, the last two as simulated nodes can.
-The driver's user space is empty. The kernel module is real C, built by the node's DKMS for the node's kernel. The CUDA
-toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two packages that no node may take: a
-libc6 newer than any, and one that was altered after it was indexed. The key is made on the spot; DIRECTORY/fingerprint
-names it. Needs gpg and gpg-agent.
+A FAULT spoils a driver: its module is uncompilable, with uncompilable=TEXT for kernels with TEXT in their name, with
+uncompilable=!TEXT for all others, it is lossy and shows one GPU only, or it is unsound and GPU 0 has memory errors, the
+last two as simulated nodes can. The driver's user space is empty. The kernel module is real C, built by the node's DKMS
+for the node's kernel. The CUDA toolkits are those of cuda.py, DCGM's packages those of dcgm.py. Beside these are two
+packages that no node may take: a libc6 newer than any, and one that was altered after it was indexed. The key is made
+on the spot; DIRECTORY/fingerprint names it. Needs gpg and gpg-agent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEYS = {
 }
 ORIGIN = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA", "Architecture": "amd64"}
 MAKEFILE = "obj-m := nvidia.o\n"
-SPOILT_KERNELS = "ccflags-y := $(if $(findstring {text},$(KERNELRELEASE)),-DSPOILT)\n"
+SPOILT_KERNELS = "ccflags-y := $(if $(findstring {text},$(KERNELRELEASE)),{when})\n"
 MODULE = """\
 #include <linux/module.h>
 static int __init stub_init(void) {{ return 0; }}
@@ -96,6 +96,8 @@ def driver(wish: str, system: str) -> list[Package]:
     version, _colon, spoiling = wish.partition(":")
     fault, _equals, text = spoiling.partition("=")
     uncompilable = fault == "uncompilable"
+    when = ",-DSPOILT" if text.startswith("!") else "-DSPOILT"
+    spoilt_kernels = SPOILT_KERNELS.format(text=text.lstrip("!") or ".", when=when) if uncompilable else ""
     full = f"{version}-1ubuntu1" if system.startswith("ubuntu") else f"{version}-1"
     spoilt = {
         "postinst": f"#!/bin/sh\nset -e\n/usr/local/sbin/gpulab-simulate fault '{SIMULATED.get(fault)}'\n",
@@ -124,7 +126,7 @@ def driver(wish: str, system: str) -> list[Package]:
             "dkms nvidia-kernel-common" if system.startswith("ubuntu") else "dkms nvidia-kernel-support",
             files={
                 f"{source}/dkms.conf": DKMS.format(version=version),
-                f"{source}/Makefile": MAKEFILE + (SPOILT_KERNELS.format(text=text or ".") if uncompilable else ""),
+                f"{source}/Makefile": MAKEFILE + spoilt_kernels,
                 f"{source}/nvidia.c": MODULE.format(version=version) + (UNCOMPILABLE if uncompilable else ""),
             },
             scripts={
