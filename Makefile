@@ -21,7 +21,7 @@ LAB_PROGRAMS := gpg:gpg gpg-agent:gpg-agent gpgconf:gpgconf  # they sign the sta
 SLURM_TESTS := tests/lab/test_rollout_slurm.py tests/lab/test_slurm_join.py tests/lab/test_people.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test offline-test rollout-test slurm-test kill-test accident-test cuda-builds \
+.PHONY: help setup test-setup lab lab-up lab-down lint unit unit-slow sanity pylint molecule lab-test offline-test rollout-test slurm-test kill-test accident-test cuda-builds cluster-test \
         share-test test test-changed test-full test-vm test-gpu bench bench-cold plan-matrix catalog-check board-list fault-table diagnosis-table measure docs site build
 
 help: ## list the targets
@@ -91,6 +91,9 @@ accident-test: test-setup ## accidents in the middle of site.yml: what it says, 
 
 cuda-builds: test-setup ## install the real CUDA build of each framework and each toolkit of wheels, prove them without a driver (10 GB, 7 GB at a time)
 	pytest tests/builds
+
+cluster-test: test-setup ## the fence in Kubernetes with a real API server, which Debian's source is built into first (a quarter of an hour, 4 GB)
+	pytest tests/cluster
 
 share-test: test-setup ## three bare nodes with one kernel: one compiles the driver, the others load its result
 	pytest tests/lab/test_shared_builds.py

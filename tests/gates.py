@@ -24,6 +24,7 @@ MINUTES = {
     "jupyter": 15,
     "unit-slow": 15,
     "capture": 12,
+    "cluster-test": 12,
     "conda": 12,
     "container_toolkit": 12,
     "environments": 12,
@@ -134,6 +135,7 @@ FULL_TARGETS = (
     target("share-test", 60),
     target("slurm-test", 60),
     target("cuda-builds", 60),
+    target("cluster-test", 60),
 )
 
 
