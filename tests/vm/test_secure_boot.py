@@ -32,6 +32,15 @@ for driver in $(dkms status | sed -n 's/^\\(nvidia[^,]*\\),.*/\\1/p' | sort -u);
 dkms install probe/1
 modprobe probe
 """
+# What is left of a key that DKMS had before: it is of the same name.
+SIGNED_BY_ANOTHER = """
+cd /root
+name='/CN=DKMS module signing key'
+openssl req -new -x509 -nodes -subj "$name" -newkey rsa:2048 -keyout other.key -outform DER -out other.der
+module=$(modinfo --field filename nvidia-current)
+cp --archive $module before
+/usr/lib/linux-kbuild-*/scripts/sign-file sha512 other.key other.der $module
+"""
 LATER_KERNEL = """
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
@@ -150,6 +159,14 @@ def test_the_driver_now_refuses_to_load_only_for_want_of_a_gpu(machine):
 def test_the_run_goes_on_by_itself_and_the_proof_agrees(play):
     play("site.yml", timeout=1800)  # which ends with the proof, and fails with it
     assert "changed=0" in recap(play("site.yml", timeout=900))
+
+
+def test_the_proof_names_a_module_that_another_key_of_dkms_has_signed(machine, play):
+    machine.run(SIGNED_BY_ANOTHER)
+    assert REJECTED in machine.fails("modprobe nvidia")
+    output = play("playbooks/verify.yml", timeout=600, rc=2)
+    assert "fail secure-boot: Secure Boot is enabled and another key than DKMS's of now signed the module" in output
+    machine.run("mv /root/before $(modinfo --field filename nvidia-current)")
 
 
 def test_the_removal_says_what_only_the_console_can_take_back(machine, play):
