@@ -19,6 +19,17 @@ TOOLKIT = {
     "libnvidia-container-tools",
     "libnvidia-container1",
 }
+CONTAINERD = "/etc/containerd/config.toml"
+# In a node of the lab, containerd has no file system in layers; Kubernetes' pause is a shell that sleeps.
+CRI = '"io.containerd.grpc.v1.cri"'
+CONTAINERD_SETTINGS = """
+[plugins.{0}]
+sandbox_image = "docker.io/library/pause:latest"
+restrict_oom_score_adj = true
+[plugins.{0}.containerd]
+snapshotter = "native"
+"""
+CDI_ON = f"[plugins.{CRI}]\nenable_cdi = true\n"
 MEMLOCK = {"memlock": {"Name": "memlock", "Hard": 65536, "Soft": 65536}}
 OWNERS = {"bridge": "none", "iptables": False, "storage-driver": "vfs", "default-shm-size": "256m"}
 
@@ -44,6 +55,28 @@ def container(host):
     host.check_output("docker run --detach --name job %s /bin/busybox sleep 3600", IMAGE)
     yield "job", lambda: host.check_output("docker inspect --format '{{.State.Running}} {{.State.StartedAt}}' job")
     host.check_output("docker rm --force job")
+
+
+@pytest.fixture
+def containerd(host):
+    """Return a function that starts containerd with a text in its file and in another one; undo it after the test."""
+    host.check_output("apt-get install --yes --no-install-recommends python3-grpcio")
+    task(host, "ansible.builtin.copy", src=str(PROJECT / "tests/stubs/cri.py"), dest="/tmp/cri.py", mode="0644")
+    sleeps = 'ENTRYPOINT ["/bin/busybox", "sleep", "3600"]'
+    host.check_output("tar -C /tmp/tiny -c . | docker import --change %s - pause", sleeps)
+    host.check_output("cp %s /tmp/containerd.toml", CONTAINERD)
+
+    def start(text, more=""):
+        host.check_output("mkdir -p /etc/containerd/conf.d")
+        write(host, CONTAINERD, text)
+        write(host, "/etc/containerd/conf.d/more.toml", more)
+        host.check_output("systemctl restart containerd && systemctl start docker")
+        for name in (IMAGE, "pause"):
+            host.check_output(f"docker save {name} | ctr -n k8s.io images import --snapshotter native -")
+
+    yield start
+    host.check_output("rm -r /etc/containerd/conf.d && mv /tmp/containerd.toml %s", CONTAINERD)
+    host.check_output("systemctl restart containerd && systemctl start docker && docker image rm pause")
 
 
 @pytest.fixture
@@ -202,6 +235,51 @@ def test_docker_gives_a_container_one_gpu(host, by_cdi):
 def test_podman_gives_a_container_the_gpus(host):
     found = devices(host, "podman", "--network none", "--device nvidia.com/gpu=all")
     assert found >= {"nvidia0", "nvidia1", "nvidiactl"}
+
+
+def in_a_pod(host, devices):
+    """Return NVIDIA's device files in a container that is started as the kubelet does, with these devices of CDI."""
+    listing = host.check_output(f"python3 /tmp/cri.py docker.io/library/{IMAGE} {devices} /bin/busybox ls /dev")
+    return {name for name in listing.split() if name.startswith("nvidia")}
+
+
+def said_of_containerd(host):
+    """Return what the facts say of containerd's settings, and the plan of its CDI."""
+    read = task(host, "gpulab.node.gpu_facts")["ansible_facts"]["gpulab"]["containers"]["containerd"]
+    engines = ["docker", "podman", "containerd"]
+    output = playbook("playbooks/plan.yml", f"--limit={host.backend.host}", container_toolkit_engines=engines).output
+    return read, "has CDI off. Set enable_cdi = true" in output
+
+
+def test_kubernetes_gives_a_pod_the_gpus_where_containerd_takes_cdi(host, containerd):
+    """A real containerd; the kubelet is a stand-in. Where CDI is off, the pod starts and nothing says what it lacks."""
+    settings = f"version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n{CONTAINERD_SETTINGS.format(CRI)}"
+    if "1.6." in host.check_output("containerd --version"):
+        containerd(settings)
+        assert in_a_pod(host, "nvidia.com/gpu=all") == set()
+        pytest.skip("this containerd has no CDI")
+    without = {"nvidia_runtime": False, "kubernetes": True, "cdi": False}
+    for text, more in (
+        (settings, ""),
+        (settings.replace("imports", "# imports"), CDI_ON),
+        (CONTAINERD_SETTINGS.format("cri") + CDI_ON, ""),  # without version = 2, the plugin has another name
+    ):
+        containerd(text, more)
+        assert in_a_pod(host, "nvidia.com/gpu=all") == set()
+        assert said_of_containerd(host) == (without, True)
+    on = CONTAINERD_SETTINGS.format(CRI).replace("restrict", "enable_cdi = true\nrestrict")
+    containerd(settings, f"version = 2\n{on}")  # an imported file replaces the section whole
+    assert in_a_pod(host, "nvidia.com/gpu=all") >= {"nvidia0", "nvidia1", "nvidiactl"}
+    assert {"nvidia0", "nvidia1"} & in_a_pod(host, "nvidia.com/gpu=1") == {"nvidia1"}
+    assert in_a_pod(host, "-") == set()
+    assert said_of_containerd(host) == ({**without, "cdi": True}, False)
+
+
+def test_no_pod_starts_where_the_plugin_for_kubernetes_is_off(host, containerd):
+    """As docker.com's containerd.io comes."""
+    containerd('disabled_plugins = ["cri"]\n')
+    assert "unknown service" in host.run("python3 /tmp/cri.py - - true").stderr
+    assert said_of_containerd(host)[0]["kubernetes"] is False
 
 
 def test_podman_maps_the_ids_of_a_user_who_is_not_root(host):
