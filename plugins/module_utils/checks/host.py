@@ -24,7 +24,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.shown import coun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Node, Result
+    from ansible_collections.gpulab.node.plugins.module_utils.checks.model import Facts, Node, Result
 
 SIZING = "https://github.com/stas00/ml-engineering/tree/master/compute"
 # For each GPU one process and two workers that load data; and some for the system.
@@ -127,27 +127,32 @@ def boot_space(node: Node) -> Iterator[Result]:
     source="https://man7.org/linux/man-pages/man2/statfs.2.html",
 )
 def disks(node: Node) -> Iterator[Result]:
-    """Look at every file system on a disk."""
-    found = False
+    """Look at every file system on a disk; one that has several places here is named by the first."""
     tiers = [tier.get("mount") for tier in node.facts.get("storage", [])]  # of these, storage-options judges
+    found = {}
     for disk in node.facts["filesystems"]:
-        size, free = disk.get("size_mib", 0), disk.get("free_mib", 0)
-        if disk.get("responsive") is False:
-            found = True
-            where, remedy = disk["mount"], "reboot"
-            if disk.get("type") not in LOCAL:
-                where, remedy = f"{where} ({disk.get('type')} of {disk.get('source')})", "check_storage"
-            yield fail(f"{where} does not answer", remedy, observed="no answer")
-        elif disk.get("type") not in DISK_FILESYSTEMS or not size:
-            continue
-        elif disk.get("read_only") and disk["mount"] not in tiers:
-            found = True
-            yield fail(f"{disk['mount']} is read-only", "save_disk", observed="read-only", expected="writable")
-        elif free * 100 < size * (100 - FULL_PERCENT) or disk.get("free_inodes", 1) == 0:
-            found = True
-            yield warn(f"{disk['mount']} is full: {free} of {size} MiB free", "free_space", observed=free, unit="MiB")
+        wrong = _wrong_with(disk, tiers)
+        if wrong:
+            found.setdefault((disk.get("source"), wrong.remediation), wrong)
+    yield from found.values()
     if not found:
         yield ok("file systems are writable and have free space")
+
+
+def _wrong_with(disk: Facts, tiers: list[str | None]) -> Result | None:
+    size, free = disk.get("size_mib", 0), disk.get("free_mib", 0)
+    if disk.get("responsive") is False:
+        where, remedy = disk["mount"], "reboot"
+        if disk.get("type") not in LOCAL:
+            where, remedy = f"{where} ({disk.get('type')} of {disk.get('source')})", "check_storage"
+        return fail(f"{where} does not answer", remedy, observed="no answer")
+    if disk.get("type") not in DISK_FILESYSTEMS or not size:
+        return None
+    if disk.get("read_only") and disk["mount"] not in tiers:
+        return fail(f"{disk['mount']} is read-only", "save_disk", observed="read-only", expected="writable")
+    if free * 100 < size * (100 - FULL_PERCENT) or disk.get("free_inodes", 1) == 0:
+        return warn(f"{disk['mount']} is full: {free} of {size} MiB free", "free_space", observed=free, unit="MiB")
+    return None
 
 
 @check(

@@ -52,6 +52,7 @@ _OF_MODULES = [
 _TEXTS = ("msg", "module_stderr", "module_stdout")
 _SAID_NOTHING = "No start of json char found"  # Ansible's words where a module's answer is missing
 _KILLED = (-9, 137)  # as Python and as a shell count SIGKILL
+_SHELLS = re.compile(r"^(?:\S+: line \d+: +\d+ )?Killed\b.*$", re.MULTILINE)  # what dash and bash say then
 _DF = re.compile(r"(?P<source>\S+) +[1-9]\d* +\d+ +(?P<free>\d+) +\S+ (?P<mount>/(?!.*/merged$).*)")
 LITTLE = 1024  # KiB, or inodes
 DETAIL_LENGTH = 300
@@ -113,7 +114,8 @@ def explain(
         if match:
             return refuse(code, **names, detail=_one_line(match[0]))
     rc = result.get("rc")
-    if rc and _SAID_NOTHING in text and not result.get("module_stdout") and not result.get("module_stderr"):
+    said = _SHELLS.sub("", result.get("module_stderr") or "").strip()
+    if rc and _SAID_NOTHING in text and not result.get("module_stdout") and not said:
         killed = rc in _KILLED
         return refuse("H017" if killed else "H016", **names, detail=f"it ended with status {rc} and said nothing")
     if unreachable:

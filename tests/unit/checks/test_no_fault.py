@@ -363,3 +363,14 @@ def test_parts_of_a_machine_that_are_as_they_should_be(check, inject, severity):
     facts = nodes.healthy("l40s")
     inject(facts)
     assert {r.severity for r in verify(nodes.node(facts)) if r.id == check} == {severity}
+
+
+def test_a_full_file_system_with_several_places_is_one_finding():
+    facts = nodes.healthy("l40s")
+    (root,) = facts["filesystems"]
+    other = {**root, "source": "/dev/sdb1", "mount": "/data"}
+    facts["filesystems"] = [
+        {**one, "free_mib": 0} for one in (root, {**root, "mount": "/boot"}, {**root, "mount": "/var"}, other)
+    ]
+    told = [r.summary.partition(":")[0] for r in verify(nodes.node(facts)) if r.id == "disks"]
+    assert told == ["/ is full", "/data is full"]

@@ -47,6 +47,8 @@ SILENT = {
     "msg": "Module result deserialization failed: No start of json char found",
 }
 FAILED += [("H016", {**SILENT, "rc": 1}), ("H016", {**SILENT, "rc": 127}), ("H017", {**SILENT, "rc": 137})]
+OF_DASH, OF_BASH = "Killed\n", "/bin/bash: line 1:  4711 Killed                  sudo -H -S /usr/bin/python3\n"
+FAILED += [("H017", {**SILENT, "rc": 137, "module_stderr": said}) for said in (OF_DASH, OF_BASH)]
 FAILED += [
     ("H014", {"module_stdout": "", "msg": "The module interpreter was not found.", "module_stderr": text})
     for text in (
