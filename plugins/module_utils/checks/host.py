@@ -129,7 +129,7 @@ def boot_space(node: Node) -> Iterator[Result]:
 def disks(node: Node) -> Iterator[Result]:
     """Look at every file system on a disk; one that has several places here is named by the first."""
     tiers = [tier.get("mount") for tier in node.facts.get("storage", [])]  # of these, storage-options judges
-    found = {}
+    found: dict[tuple[str | None, str], Result] = {}
     for disk in node.facts["filesystems"]:
         wrong = _wrong_with(disk, tiers)
         if wrong:

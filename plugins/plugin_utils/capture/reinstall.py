@@ -148,9 +148,9 @@ def _blockers(manifest: Manifest, root: list[Device], disks: Disks) -> Iterator[
 
 def encrypted(disks: Disks) -> list[str]:
     """Return where the system disk is mounted through an encryption: LUKS, or the kernel's without a header."""
-    below = (each for disk in disks.disks if disk.root for device in disk.whole() if device.kind == CRYPT
-             for each in device.whole())  # fmt: skip
-    return list(dict.fromkeys(place for each in below for place in each.places if place != SWAP))
+    of_the_system = [device for disk in disks.disks if disk.root for device in disk.whole()]
+    opened = [each for device in of_the_system if device.kind == CRYPT for each in device.whole()]
+    return list(dict.fromkeys(place for each in opened for place in each.places if place != SWAP))
 
 
 def _unencrypted(manifest: Manifest) -> Iterator[Refusal]:
