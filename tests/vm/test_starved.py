@@ -16,7 +16,8 @@ LATER_XID = "NVRM: Xid (PCI:0000:06:00): 62, pid='<unknown>', name=<unknown>, In
 PRIVATE = "/mnt/private"
 TIER = {"name": "private", "purpose": "scratch", "mount": PRIVATE, "devices": ["PRIVATE"], "format": True}
 # Records of gpulab that are no JSON, and drafts of them
-HALVES = r"""cd /var/lib/gpulab || exit 0; find . -name '*.new' -o -size 0 -name '*.json' -o -size 0 -name result
+HALVES = r"""[ -d /var/lib/gpulab ] || exit 0
+cd /var/lib/gpulab && find . -name '*.new' -o -size 0 -name '*.json' -o -size 0 -name result
 find . -name '*.json' -exec python3 -c 'import json, sys; [json.load(open(one)) for one in sys.argv[1:]]' {} +"""
 # fallocate takes most of it at once; to write it all would take an emulated disk minutes.
 FILL = """fallocate --length $(($(df --output=avail -B1 $(dirname {}) | tail -1) - 1000000)) {}.most || true
