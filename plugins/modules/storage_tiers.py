@@ -158,11 +158,12 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.node.plugins.module_utils.core import evidence, files, records
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import KILLED
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import run
 from ansible_collections.gpulab.node.plugins.module_utils.core.node import Node
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
-from ansible_collections.gpulab.node.plugins.module_utils.storage import devices, plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage import exports as storage_exports
+from ansible_collections.gpulab.node.plugins.module_utils.storage import plan
 from ansible_collections.gpulab.node.plugins.module_utils.storage import tiers as declared
 from ansible_collections.gpulab.node.plugins.module_utils.storage.host import Reader
 from ansible_collections.gpulab.node.plugins.module_utils.storage.plan import FSTAB, State
@@ -286,7 +287,7 @@ class TierWork:
         else:
             rc, output, errors = self._run(list(step.argv))
             if rc != 0:
-                ended = "no answer in time" if rc in devices.KILLED else f"exit status {rc}"
+                ended = "no answer in time" if rc in KILLED else f"exit status {rc}"
                 told = " ".join((errors.strip() or output.strip() or ended).split())
                 if step.kind not in BY_TABLE:
                     raise refuse("H162", detail=f"{' '.join(step.argv)}: {told}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    NO_KERNEL_LOG,
     Unread,
     check,
     fail,
@@ -184,7 +185,7 @@ def disk_errors(node: Node) -> Iterator[Result]:
         )
         yield warn(told, "save_disk", observed=disk["count"], expected=0)
     if not found and not node.facts["kernel_log.readable"] and not node.facts.get("system.container"):
-        yield unknown("the kernel log could not be read; reading it needs root")
+        yield unknown(NO_KERNEL_LOG)
     elif not found:
         yield ok("the kernel has seen no error of a disk or of a file system", 0)
 
@@ -213,7 +214,7 @@ def out_of_memory(node: Node) -> Iterator[Result]:
     elif node.facts.get("system.container"):
         yield inapplicable("a container has its host's kernel log")
     else:
-        yield unknown("the kernel log could not be read; reading it needs root")
+        yield unknown(NO_KERNEL_LOG)
 
 
 @check(

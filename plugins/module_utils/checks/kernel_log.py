@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.checks.model import (
+    NO_KERNEL_LOG,
     Result,
     check,
     inapplicable,
@@ -34,7 +35,7 @@ def xids(node: Node) -> Iterator[Result]:
         yield inapplicable("a container has its host's kernel log")
         return
     if not readable:
-        yield unknown("the kernel log could not be read; reading it needs root")
+        yield unknown(NO_KERNEL_LOG)
         return
     events = node.facts["kernel_log.events"]
     explained = {event.get("bus_id") for event in events if errors.explains_start(event.data)}

@@ -182,6 +182,7 @@ def unknown(reason: str) -> Result:
     return Result("unknown", "could not be checked", reason=reason)
 
 
+NO_KERNEL_LOG = "the kernel log could not be read; reading it needs root"
 OUT_OF_MEMORY = "the node ran out of memory, or somebody ended it (see out-of-memory)"
 
 

@@ -67,7 +67,7 @@ class _Work:
             present = disks.read(node, self._call)
             text = storage.arrays(self._text(path), self._before, self._text_now(path), present)
             self._contents[path] = text.encode("utf-8", "surrogateescape")
-        self._now = self._fstab_now()
+        self._now = self._text_now(FSTAB)
         self._fstab = storage.wanted(self._text(FSTAB), self._before, self._now)
         self._lack(self._fstab.lacking)
         entries = [self._entry(one) for one in asked.entries if one["path"] != FSTAB]
@@ -80,9 +80,6 @@ class _Work:
 
     def _text(self, path: str) -> str:
         return self._contents.get(path, b"").decode("utf-8", "surrogateescape")
-
-    def _fstab_now(self) -> str:
-        return self._text_now(FSTAB)
 
     def _text_now(self, path: str) -> str:
         return (self._node.data(path) or b"").decode("utf-8", "surrogateescape")
@@ -122,8 +119,8 @@ class _Work:
             record.add(self._record, files=[one.entry["path"] for one in self._plan.steps if one.kind != files.LEAVE])
         self._bring_up(check=check)
         failing = self._mount_all(check=check)
-        text = storage.merged(self._fstab_now(), self._fstab, failing, self._settled)
-        if not check and text != self._fstab_now():  # what did not mount gets nofail, what mounts now loses it
+        text = storage.merged(self._text_now(FSTAB), self._fstab, failing, self._settled)
+        if not check and text != self._text_now(FSTAB):  # what did not mount gets nofail, what mounts now loses it
             self._write_fstab(text)
         if text != self._now:
             self._outcome.change("write", FSTAB)
@@ -216,8 +213,8 @@ class _Work:
                 self._outcome.change("arrange", line.place)
         if check or not missing:
             return set()
-        text = storage.merged(self._fstab_now(), self._fstab, {line.place for line in missing}, self._settled)
-        if text != self._fstab_now():
+        text = storage.merged(self._text_now(FSTAB), self._fstab, {line.place for line in missing}, self._settled)
+        if text != self._text_now(FSTAB):
             self._write_fstab(text)  # with nofail: a power cut now hinders no boot
         failing = set()
         for line in missing:

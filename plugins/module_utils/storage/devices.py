@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import lsblk, mount_table
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import KILLED
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.storage import refuse
 from ansible_collections.gpulab.node.plugins.module_utils.storage.blank import Look
 
@@ -35,7 +36,6 @@ KERNEL_NAME = re.compile(
 )
 WHOLE = ("disk", "loop")  # what has a serial number of its own
 NOTHING_FOUND, SEVERAL_FOUND = 2, 8  # exit states of blkid
-KILLED = (-9, 137)  # the same of any program that was ended as it did not answer
 SWAP = "(swap)"
 PART = {"uuid": "UUID", "label": "NAME", "type": "TYPE"}  # what an entry of a partition table says, as blkid calls it
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.child import KILLED
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
@@ -51,7 +52,6 @@ _OF_MODULES = [
 # Where Ansible speaks; what a command said (stderr) is about its own business.
 _TEXTS = ("msg", "module_stderr", "module_stdout")
 _SAID_NOTHING = "No start of json char found"  # Ansible's words where a module's answer is missing
-_KILLED = (-9, 137)  # as Python and as a shell count SIGKILL
 _SHELLS = re.compile(r"^(?:\S+: line \d+: +\d+ )?Killed\b.*$", re.MULTILINE)  # what dash and bash say then
 _DF = re.compile(r"(?P<source>\S+) +[1-9]\d* +\d+ +(?P<free>\d+) +\S+ (?P<mount>/(?!.*/merged$).*)")
 LITTLE = 1024  # KiB, or inodes
@@ -116,7 +116,7 @@ def explain(
     rc = result.get("rc")
     said = _SHELLS.sub("", result.get("module_stderr") or "").strip()
     if rc and _SAID_NOTHING in text and not result.get("module_stdout") and not said:
-        killed = rc in _KILLED
+        killed = rc in KILLED
         return refuse("H017" if killed else "H016", **names, detail=f"it ended with status {rc} and said nothing")
     if unreachable:
         return refuse("H001", **names, detail=_one_line(text) or "no answer")
