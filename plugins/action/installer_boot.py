@@ -180,8 +180,10 @@ class ActionModule(Asking):
         )
         found = Found(seen["dmi_uuid"], seen["memory"], user, keys, server, client)
         made = installation.plan(captured, found, wishes, planned.installers())
-        if seen["obstacle"] and not captured.manifest.sections.disks.container:
-            more = refuse("R024", host=self._host, detail=seen["obstacle"])
+        foreign = obstacles.foreign_kernel(captured.manifest, made.image.system) if made.image else ""
+        detail = "; ".join(filter(None, (seen["obstacle"], foreign)))
+        if detail and not captured.manifest.sections.disks.container:
+            more = refuse("R024", host=self._host, detail=detail)
             made = replace(made, blockers=(*made.blockers, more))
         return made, seen
 

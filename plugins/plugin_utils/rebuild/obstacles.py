@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.module_utils.capture.sections.disks import Device
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
+    from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import Manifest
     from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.case import Case
 
 MIB = 1 << 20
@@ -38,7 +39,6 @@ def of(case: Case, no_system: list[Refusal]) -> Iterator[Refusal]:
     yield from _system_elsewhere(case)
     yield from no_system
     yield from _too_small(case)
-    yield from _secure_boot(case)
     yield from _no_mirror(case)
     yield from _exports(case)
     yield from _network(case)
@@ -73,6 +73,17 @@ def unconfirmed(host: str, confirmed: object, hosts: list[str]) -> list[Refusal]
 def holds(device: Device) -> list[str]:
     """Return the UUIDs of partitions, file systems and all else on a device."""
     return list(dict.fromkeys(uuid for each in device.whole() for uuid in (each.part_uuid, each.uuid) if uuid))
+
+
+def foreign_kernel(manifest: Manifest, system: str) -> str:
+    """Say why a node's own boot loader does not start the kernel of a system to install; nothing where it does.
+
+    Under Secure Boot, it starts those of its own distribution alone. Media have another boot loader.
+    """
+    now = manifest.machine.system.id
+    if manifest.sections.boot.secure_boot != "enabled" or system.partition("-")[0] == now:
+        return ""
+    return f"Secure Boot is on, and the boot loader of {now} does not start the kernel of {system}"
 
 
 def _other_machine(case: Case) -> Iterator[Refusal]:
@@ -124,14 +135,6 @@ def _too_small(case: Case) -> Iterator[Refusal]:
         if size is not None and size < least * MIB:
             detail = f"its {what} has {size // MIB} MiB, and {installer.system} needs {least} MiB"
             yield refuse("R025", host=case.manifest.host, detail=detail)
-
-
-def _secure_boot(case: Case) -> Iterator[Refusal]:
-    """Yield R024 for a kernel of another distribution: with Secure Boot, this node's boot loader does not start it."""
-    now, installer = case.manifest.machine.system.id, case.installer
-    if installer and case.sections.boot.secure_boot == "enabled" and installer.distribution != now:
-        detail = f"Secure Boot is on, and the boot loader of {now} does not start the kernel of {installer.system}"
-        yield refuse("R024", host=case.manifest.host, detail=detail)
 
 
 def _no_mirror(case: Case) -> Iterator[Refusal]:

@@ -352,15 +352,6 @@ def test_host_keys_that_are_not_captured_are_refused(machine):
     assert codes(machine.plan()) == ["R027"]
 
 
-def test_secure_boot_starts_only_the_kernel_of_the_distribution_that_is_there(machine):
-    machine.sections["boot"]["secure_boot"] = "enabled"
-    assert codes(machine.plan(system="debian-13")) == []
-    machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
-    found = machine.plan(system="debian-12", mirror="http://own/debian")
-    assert codes(found) == ["R024"]
-    assert "Secure Boot" in cause(found)
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

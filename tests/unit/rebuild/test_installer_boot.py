@@ -140,6 +140,15 @@ def test_what_the_boot_loader_cannot_do_is_a_refusal(machine):
     assert codes(action.plan()) == ["R024"]
 
 
+def test_secure_boot_starts_only_the_kernel_of_the_distribution_that_is_there(machine):
+    machine.sections["boot"]["secure_boot"] = "enabled"
+    assert codes(Action(machine, system="debian-13").plan()) == []
+    machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
+    result = Action(machine, system="debian-12", mirror="http://own/debian").plan()
+    assert codes(result) == ["R024"]
+    assert "Secure Boot" in result["refusals"][0]["cause"]
+
+
 def test_what_the_installer_would_refuse_is_refused_before(machine):
     action = Action(machine)
     action.reasons = ["No disk has the serial number X, but exactly one must."]

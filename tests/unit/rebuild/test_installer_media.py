@@ -101,6 +101,18 @@ def test_what_stands_against_a_reinstall_stands_against_media(act):
     assert codes(act("plan", system="plan9")) == ["R010"]
 
 
+def test_under_secure_boot_it_is_the_media_that_must_start_another_kernel(act, machine, request, monkeypatch):
+    machine.sections["boot"]["secure_boot"] = "enabled"
+    machine.machine["system"].update(id="ubuntu", version="24.04", codename="noble")
+    request.getfixturevalue("capture")
+    for here, notes in (("debian", 0), ("ubuntu", 1)):
+        monkeypatch.setattr(installer_media.distro, "id", lambda here=here: here)
+        result = act("plan", system="debian-13", mirror="http://own/debian")
+        assert codes(result) == []
+        said = f"NOTE Secure Boot is on, and the media have the boot loader of {here}"
+        assert sum(line.startswith(said) for line in result["lines"]) == notes
+
+
 @pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize(
     ("confirmed", "hosts", "expected", "unattended"),
