@@ -31,7 +31,7 @@ PLACES = (f"/boot/{ENTRY}", f"/{ENTRY}")  # where the files may lie: the root, w
 LOADER = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 OTHER_LOADER = "systemd-boot"
 ENVIRONMENT_SIZE = 1024
-PART, LVM = "partition", "logical volume"
+PART, LVM, ARRAY = "partition", "logical volume", "array"
 # GRUB's module for a file system that keeps permissions, by its name in the kernel.
 MODULES = {"ext2": "ext2", "ext3": "ext2", "ext4": "ext2", "xfs": "xfs"}
 WRITABLE = {*MODULES, "vfat"}  # the environment of some systems is on the EFI system partition
@@ -101,7 +101,8 @@ def _of_menu(menu: str, of_grub: str) -> Iterator[str]:
 def _of_environment(node: Node, path: str) -> Iterator[str]:
     kind, mount = device_of(node, path)
     if kind != PART or mount.type not in WRITABLE:
-        where = f"{mount.type} on a {kind}" if kind else mount.type or "nothing"
+        article = "an" if kind == ARRAY else "a"
+        where = f"{mount.type} on {article} {kind}" if kind else mount.type or "nothing"
         yield f"{path} is on {where}, and GRUB cannot write there"
     size = node.size(path)
     if size not in (None, ENVIRONMENT_SIZE):
@@ -124,7 +125,7 @@ def device_of(node: Node, path: str) -> tuple[str, Mount]:
     if node.exists(f"{block}/partition"):
         return PART, mount
     if node.exists(f"{block}/md"):
-        return "array", mount
+        return ARRAY, mount
     mapped = node.text(f"{block}/dm/uuid").partition("-")[0].lower()
     if mapped == "lvm" and not _of_volumes_alone(node, block):
         return f"{LVM} on LUKS or an array", mount

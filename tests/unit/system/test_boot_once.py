@@ -115,9 +115,9 @@ def test_a_menu_that_waits_for_a_key_is_refused(machine):
 @pytest.mark.parametrize(
     ("device", "kind", "files", "words"),
     [
-        ("252:0", "ext4", {"dm/uuid": "LVM-abc"}, "logical volume"),
+        ("252:0", "ext4", {"dm/uuid": "LVM-abc"}, "ext4 on a logical volume,"),
         ("252:0", "ext4", {"dm/uuid": "CRYPT-LUKS2-abc"}, "crypt"),
-        ("9:127", "ext4", {"md/level": "raid1"}, "array"),
+        ("9:127", "ext4", {"md/level": "raid1"}, "ext4 on an array,"),
         ("259:0", "ext4", {"size": "1"}, "whole disk"),
         ("0:31", "btrfs", {}, "btrfs"),
         ("0:40", "zfs", {}, "zfs"),
