@@ -48,10 +48,11 @@ class Watched(Bare):
         self._thread.start()
 
     def _go_on(self, serial):
+        self._process.wait()
         while not self._over.is_set():
-            self._process.wait()
             self.hashes.append([sha256(path) for path in self._data])
             self._start("-no-reboot", first=serial)
+            self._process.wait()
 
     def reboot(self, ssh):
         """Let it reboot by itself, and return when all of it is up again."""
@@ -68,6 +69,9 @@ class Watched(Bare):
         """Pull the plug for good."""
         self._over.set()
         super().kill()
+        while self._thread and self._thread.is_alive():  # it may just be starting the machine again
+            self._thread.join(1)
+            super().kill()
 
 
 class Story:
