@@ -48,7 +48,7 @@ MINUTES = {
     "vm-reinstall": 120,
     "vm-roots": 90,
     "vm-secure_boot": 45,
-    "vm-starved": 25,
+    "vm-starved": 20,
     "vm-storage": 25,
     "vm-vm": 30,
 }

@@ -5,6 +5,7 @@ Each run and each proof has to end in time, to say what ran out, and to leave no
 
 import json
 import re
+import shlex
 import time
 
 import pytest
@@ -22,6 +23,10 @@ find . -name '*.json' -exec python3 -c 'import json, sys; [json.load(open(one)) 
 # fallocate takes most of it at once; to write it all would take an emulated disk minutes.
 FILL = """fallocate --length $(($(df --output=avail -B1 $(dirname {}) | tail -1) - 1000000)) {}.most || true
 for size in 4k 512; do dd if=/dev/zero of={}.$size bs=$size 2>/dev/null || true; done"""
+
+# Any Python that lives for some seconds. Under a low limit alone the kernel may, for minutes, read the same pages of
+# programs again and again, and kill nobody.
+GREEDY = "import threading; late = threading.Timer(5, lambda: b'x' * (256 << 20)); late.daemon = True; late.start()"
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +112,24 @@ def test_a_node_that_has_room_again_is_as_wished_with_the_next_run(machine, stor
 
 
 def test_a_module_that_is_killed_for_want_of_memory_is_told_as_such_and_leaves_nothing(machine, proof):
-    machine.run("systemctl set-property --runtime user-$(id -u admin).slice MemoryMax=24M MemorySwapMax=0")
+    machine.run(f"""
+        systemctl set-property --runtime user-$(id -u admin).slice MemoryMax=128M MemorySwapMax=0
+        echo {shlex.quote(GREEDY)} >/usr/lib/python3/dist-packages/greedy.pth
+    """)
     told = proof(2)
-    machine.run("systemctl set-property --runtime user-$(id -u admin).slice MemoryMax=infinity")
+    machine.run("""
+        rm /usr/lib/python3/dist-packages/greedy.pth
+        systemctl set-property --runtime user-$(id -u admin).slice MemoryMax=infinity
+    """)
     assert "GPULAB-H017" in told
     assert machine.run("pgrep --list-full python3 | grep -v networkd || true") == ""
     assert machine.run(HALVES) == ""
 
 
 def test_a_job_that_was_killed_for_want_of_memory_is_told_and_is_no_fault_of_the_node(machine, proof, tmp_path):
-    machine.run(
-        "systemd-run --wait --property=MemoryMax=20M --property=MemorySwapMax=0 perl -e '$x = \"x\" x 5e8' || true"
-    )
+    # A word that begins with $ would be a variable of systemd.
+    limits = "--property=MemoryMax=20M --property=MemorySwapMax=0"
+    machine.run(f"systemd-run --wait {limits} perl -e 'exit length \"x\" x 5e8' || true")
     proof(0, of=["host"], killed_in=str(tmp_path / "killed.json"))  # without the XIDs
     killed = json.loads((tmp_path / "killed.json").read_text())
     assert {one["command"]: one["count"] for one in killed}["perl"] == 1
