@@ -25,7 +25,7 @@ class Node:
 def look(host):
     form = "${db:Status-Abbrev} ${Package} ${Version}\n"
     listing = host.run("dpkg-query -W -f %s '*nvidia*' 'libcuda*' 'linux-*'", form).stdout
-    rows = [line.split(" ", 1) for line in listing.splitlines() if not re.match("un|rc", line)]
+    rows = [line.split(maxsplit=1) for line in listing.splitlines() if not re.match("un|rc", line)]
     kernels = host.check_output("ls /boot | sed -n s/^vmlinuz-//p").split()
     return Node(
         packages={package: state for state, package in rows},
