@@ -77,14 +77,18 @@ def read(path: Path) -> Image:
 def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
     """Return the image of a recipe, and whether it was made now; space is what its making takes in bytes.
 
-    Another run that makes one in the same directory is waited for. Raises Refusal R030 to R036.
+    One that is there is taken at once. Another run that makes one in the same directory is waited for. Raises Refusal
+    R030 to R036.
     """
+    found = find(directory, recipe)
+    if found:
+        return found, False
     with _writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     with _writing(directory), locked(directory, LONG):
         for left in directory.glob(f"{_NEW}*"):  # of a run that was killed
             shutil.rmtree(left)
-        found = find(directory, recipe)
+        found = find(directory, recipe)  # that run made it
         if found:
             return found, False
         mode = check(recipe)

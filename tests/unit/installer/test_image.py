@@ -140,10 +140,27 @@ def test_what_a_killed_run_left_is_removed(directory, made_of):
     assert sorted(path.name for path in directory.iterdir()) == [".lock", made_of.name()]
 
 
-def test_another_run_is_waited_for(directory, made_of, tmp_path):
-    directory.mkdir()
+def locked(directory):
+    """Lock the directory as a run does that makes an image there; closing ends it."""
+    directory.mkdir(exist_ok=True)
     lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def test_an_image_that_is_there_is_taken_while_another_one_is_made(directory, made_of):
+    made, _changed = image.make(directory, made_of, 0)
+    lock = locked(directory)
+    results = []
+    run = threading.Thread(target=lambda: results.append(image.make(directory, made_of, 0)), daemon=True)
+    run.start()
+    run.join(30)
+    os.close(lock)
+    assert results == [(made, False)]
+
+
+def test_another_run_is_waited_for(directory, made_of, tmp_path):
+    lock = locked(directory)
     results = []
     run = threading.Thread(target=lambda: results.append(image.make(directory, made_of, 0)))
     run.start()
