@@ -34,11 +34,11 @@ GIVEN_UP = {"reinstall_allow": ["unencrypted"]}
 PATHS = ["/home/kept"]  # what the lab captures beside the usual
 UNSEEN = {  # what no mount shows and the lab gives up
     "luks": ["/dev/node/home-before"],
-    "btrfs": ["/@home-before", "/notes"],
+    "btrfs": ["/dev/vdd3/@home-before", "/dev/vdd3/notes"],
 }
 REFUSED = {  # each as a machine without further words is, with words of the refusals
     "luks": {"R021": "/dev/node/home-before", "R080": "would lie there in the clear: /root/keys/data.key"},
-    "btrfs": {"R021": "/@home-before"},
+    "btrfs": {"R021": "/dev/vdd3/@home-before"},
     "md": {"R004": "/ is on 2 disks", "R024": "GRUB cannot write there"},
 }
 

@@ -277,7 +277,10 @@ class _Layout:
         return any(self._known.places(other) for other in self._same_btrfs(path))
 
     def unseen_subvolumes(self) -> Iterator[Unseen]:
-        """Yield subvolumes of Btrfs on the root disk that lie below none of those that are mounted."""
+        """Yield subvolumes of Btrfs on the root disk that lie below none of those that are mounted.
+
+        Their names begin with the device: who gives one up by it gives up no path of the running system.
+        """
         mounts = [mount for mount in self._mounts.values() if mount.type == "btrfs" and self._on_root_disk(mount)]
         for source in dict.fromkeys(mount.source for mount in mounts):
             roots = [mount.root for mount in mounts if mount.source == source]
@@ -292,7 +295,7 @@ class _Layout:
             for name in names:
                 if not any(is_below(name, root) for root in roots):
                     why = f"it is a subvolume of {source} that is not mounted"
-                    yield Unseen(name, "btrfs", "", None, why)
+                    yield Unseen(f"{source}{name}", "btrfs", "", None, why)
 
     def _unseen_beside(self, source: str, place: str) -> Iterator[Unseen]:
         """Yield what a Btrfs has in its topmost directory, which is not mounted."""
@@ -304,7 +307,7 @@ class _Layout:
             return
         for name in names:
             why = f"it is in the topmost directory of {source}, which is not mounted"
-            yield Unseen(f"/{name}", "btrfs", "", None, why)
+            yield Unseen(f"{source}/{name}", "btrfs", "", None, why)
 
     def boot_devices(self) -> list[BootDevice]:
         """Return the disks of /boot and of the ESP that the node uses."""

@@ -89,7 +89,8 @@ def test_subvolumes_that_are_not_mounted_are_named(tmp_path):
         "ID 256 gen 30 top level 5 path @\nID 257 gen 30 top level 5 path @home\n"
         "ID 258 gen 12 top level 5 path @old data\nID 259 gen 9 top level 256 path @/var/lib/machines\n"
     )
-    assert [(one["path"], one["type"]) for one in machine.read(tmp_path)["unseen"]] == [("/@old data", "btrfs")]
+    (found,) = machine.read(tmp_path)["unseen"]
+    assert (found["path"], found["type"]) == ("/dev/nvme0n1p2/@old data", "btrfs")
 
 
 def test_subvolumes_that_nobody_lists_are_unseen(tmp_path):
@@ -102,11 +103,11 @@ def test_subvolumes_that_nobody_lists_are_unseen(tmp_path):
     assert machine.read(tmp_path / "top")["unseen"] == [], "with the topmost one mounted, all are seen"
 
 
-def test_what_lies_beside_the_subvolumes_is_unseen(tmp_path):
+def test_what_lies_beside_the_subvolumes_is_unseen_and_called_like_nothing_that_is_mounted(tmp_path):
     machine = hardware.subvolumes()
-    machine.topmost = ["notes"]
+    machine.topmost = ["home"]
     (found,) = machine.read(tmp_path)["unseen"]
-    assert (found["path"], "topmost directory" in found["why"]) == ("/notes", True)
+    assert (found["path"], "topmost directory" in found["why"]) == ("/dev/nvme0n1p2/home", True)
 
 
 def test_a_volume_that_is_not_mounted_has_a_name_that_lasts(tmp_path):
