@@ -7,9 +7,15 @@ LOADERS = {
     "mmx64.efi": "/usr/lib/shim/mmx64.efi.signed",
     "grubx64.efi": "/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed",
 }
+STATE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"  # 1: enforced
 ESP = "ESP"  # serial number of the disk that the firmware boots from
 ESP_MIB = 16
-MENU = "search --no-floppy --set=root --file /boot/grub/grub.cfg\nconfigfile /boot/grub/grub.cfg\n"
+# As grub-install writes it, but for the search, which is by UUID there.
+MENU = """\
+search --no-floppy --set=root --file /boot/grub/grub.cfg
+set prefix=($root)/boot/grub
+configfile $prefix/grub.cfg
+"""
 
 
 def esp(path):

@@ -4,18 +4,24 @@ import concurrent.futures
 import gzip
 import hashlib
 import json
+import re
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 
 import pytest
+import secure
 from ansible_collections.gpulab.node.plugins.module_utils.installer.cpio import Member, Writer
 from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import guid, identified
+from ansible_collections.gpulab.node.plugins.module_utils.system import boot_once
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, recipe
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import host_part
+from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild import planned
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 from bare import Bare
 from golden import CACHE
+from test_boot_once import generated
 
 MIB = 1 << 20
 UUID, OTHER = "4c4c4544-0042-3010-8051-b7c04f4a3532", "4c4c4544-0042-3010-8051-b7c04f4a0000"
@@ -25,6 +31,7 @@ SIZES = {"system": 4608, "data": 5120, "more": 64}
 SMALL = {"system": 96, "data": 128}
 AT_ONCE = 3  # machines that only look, in 3 GiB of memory each
 ARGUMENTS = ["console=ttyS0", "no_timer_check"]  # a busy machine may miss the ticks that the kernel waits for
+ENFORCED = "secureboot: Secure boot enabled"  # the installer's kernel says so
 NETWORK = "[Match]\nName=en*\n[Network]\nDHCP=yes\n"
 
 
@@ -65,6 +72,10 @@ def sha256(path):
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def run(*argv, given=None):
+    subprocess.run(argv, check=True, timeout=120, input=given, text=True)
+
+
 class Lab:
     """Makes disks as they are before a reinstall, and what the installer of a host gets."""
 
@@ -72,15 +83,11 @@ class Lab:
         """Make the keys of the host and of who connects to it, unless they are there."""
         self.directory, self.say = directory, say
         for name in (name for name in ("id", "host") if not (directory / name).exists()):
-            self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name)
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name)
         public = (directory / "host.pub").read_text()
         (directory / "known_hosts").write_text(f"node07 {public}")
         known = ["-o", f"UserKnownHostsFile={directory}/known_hosts", "-o", "HostKeyAlias=node07"]
         self.ssh = ["-F", "/dev/null", "-i", str(directory / "id"), "-o", "IdentitiesOnly=yes", "-l", "admin", *known]
-
-    @staticmethod
-    def _run(*argv):
-        subprocess.run(argv, check=True, timeout=120)
 
     def disk(self, place, which, sizes=SIZES):
         """Write a disk with a file system and a file."""
@@ -91,7 +98,7 @@ class Lab:
         with path.open("wb") as file:
             file.truncate(sizes[which] * MIB)
         held = {"system": SYSTEM_HELD, "data": DATA_HELD}.get(which)
-        self._run("mkfs.ext4", "-q", *(["-U", held] if held else []), "-d", tree, path)
+        run("mkfs.ext4", "-q", *(["-U", held] if held else []), "-d", tree, path)
         return path
 
     def plan(self, firmware="bios", sizes=SIZES, **changes):
@@ -173,6 +180,39 @@ def images(say):
 
 def line(ends, origin):
     return " ".join(["rdinit=/gpulab/init panic=60", f"gpulab.refused={ends} gpulab.from={origin}", *ARGUMENTS])
+
+
+def old_system(place, made, host, plan):
+    """Write the system disk with Debian's signed boot loaders, as the command that reinstalls a host leaves it."""
+    path, tree = place / "system.raw", place / "old"
+    choose(tree, made, host, plan)
+    with path.open("wb") as file:
+        file.truncate(SIZES["system"] * MIB)
+    table = f"label: gpt\nsize={secure.ESP_MIB}MiB, type=uefi\ntype=linux\n"
+    run("sfdisk", "--quiet", path, given=table)
+    run("dd", f"if={secure.esp(place / 'esp.raw')}", f"of={path}", "bs=1M", "seek=1", "conv=notrunc", "status=none")
+    start = secure.ESP_MIB + 1
+    size = f"{SIZES['system'] - start - 1}M"
+    run("mkfs.ext4", "-q", "-F", "-U", SYSTEM_HELD, "-d", tree, "-E", f"offset={start * MIB}", path, size)
+    return path
+
+
+def choose(tree, made, host, plan):
+    """Let GRUB start the installer once from a file system."""
+    of_grub, here = tree / "boot/grub", tree / f"boot/{boot_once.ENTRY}"
+    for directory in (of_grub, here):
+        directory.mkdir(parents=True)
+    files = [made.kernel, made.tree, host]
+    for path in files:
+        shutil.copyfile(path, here / path.name)
+    where = boot_once.Place(*[f"/boot/{boot_once.ENTRY}"] * 2, SYSTEM_HELD, ("part_gpt", "part_msdos", "ext2"))
+    kernel, *initrds = (path.name for path in files)
+    arguments = planned.kernel_arguments(plan, refused="reboot", source="disk")
+    entry = boot_once.entry(where, "gpulab: reinstall node07", kernel, initrds, arguments)
+    (of_grub / "custom.cfg").write_text(entry)
+    (of_grub / "grub.cfg").write_text(generated("00_header") + generated("41_custom"))
+    for words in (["create"], ["set", f"{boot_once.NEXT}={boot_once.ENTRY}"]):
+        run("grub-editenv", of_grub / "grubenv", *words)
 
 
 def hanging(place):
@@ -290,11 +330,20 @@ def test_a_bios_machine_is_installed_and_boots(lab, images, tmp_path):
     assert sha256(data) == before
 
 
-def test_an_installation_that_lost_power_goes_on_from_the_disk(lab, images, tmp_path):
-    """With UEFI, Debian 13, and disks on three kinds of controllers."""
+def boot_order(machine, lab):
+    """Return what the firmware starts first, and how many entries are of the installed system."""
+    told = machine.run("efibootmgr", lab.ssh)
+    first = re.search(r"^BootOrder: (\w+)", told, re.MULTILINE)[1]
+    entries = dict(re.findall(r"^Boot(\w{4})\*? (\S+)", told, re.MULTILINE))
+    return entries[first], [*entries.values()].count("debian")
+
+
+def test_an_installation_under_secure_boot_that_lost_power_goes_on_from_the_disk(lab, images, tmp_path):
+    """With Debian 13, firmware that enforces Secure Boot, and disks on three kinds of controllers.
+
+    The signed GRUB of the old system starts the installer, that of the new one what comes then.
+    """
     made = images("debian-13", "uefi")
-    system, data, more = (lab.disk(tmp_path, which) for which in ("system", "data", "more"))
-    before = sha256(data), sha256(more)
     plan = lab.plan(
         "uefi",
         kept=[
@@ -302,26 +351,41 @@ def test_an_installation_that_lost_power_goes_on_from_the_disk(lab, images, tmp_
             {"kind": "serial", "value": "MORE1", "size": SIZES["more"] * MIB, "holds": []},
         ],
     )
+    system = old_system(tmp_path, made, lab.host_part(plan, tmp_path), plan)
+    data, more = (lab.disk(tmp_path, which) for which in ("data", "more"))
+    before = sha256(data), sha256(more)
     disks = [("DATA1", data, "nvme"), ("MORE1", more, "sata"), ("SYSTEM1", system, "sata")]
-    machine = Bare(tmp_path, disks, UUID, "uefi")
+    machine = Bare(tmp_path, disks, UUID, "secure")
     try:
-        machine.boot_kernel(made.kernel, [made.tree, lab.host_part(plan, tmp_path)], line("reboot", "disk"))
+        machine.boot_disk("SYSTEM1")
+        machine.wait_for(ENFORCED)
         machine.wait_for("only /dev/sdb is left; out of the kernel: nvme0n1, sda")
         machine.wait_for("3 of 5: the system")
+        assert "takes no boot entry" not in machine.console()
         lab.say("pulling the plug in the middle of the installation")
         machine.kill()
         assert (sha256(data), sha256(more)) == before
         machine.boot_disk("SYSTEM1")
+        machine.wait_for(ENFORCED)
         machine.wait_for("the installer of node07, plan")
         machine.wait_for("only /dev/sdb is left; out of the kernel: nvme0n1, sda")
         machine.wait_for("DONE: the system is installed")
         lab.say("installed; it boots by itself")
         machine.wait_for_ssh(lab.ssh)
         check(machine, lab, plan, "debian-13")
-        assert (
-            machine.run("[ -d /sys/firmware/efi ] && findmnt --noheadings --output FSTYPE /boot/efi", lab.ssh) == "vfat"
-        )
-        assert "debian" in machine.run("efibootmgr", lab.ssh)
+        assert machine.run("findmnt --noheadings --output FSTYPE /boot/efi", lab.ssh) == "vfat"
+        assert machine.run(f"od -An -tu1 {secure.STATE}", lab.ssh).split()[-1] == "1"
+        assert "[integrity]" in machine.run("cat /sys/kernel/security/lockdown", lab.ssh)
+        assert boot_order(machine, lab) == ("debian", 1)
+        lab.say("booting it with a firmware that has forgotten its entries")
+        machine.run("sync", lab.ssh)
+        machine.kill()
+        (tmp_path / "variables.fd").unlink()
+        machine.boot_disk("SYSTEM1")
+        machine.wait_for_ssh(lab.ssh)
+        # The removable path has no fallback of shim's, which would write entries of its own and restart the machine.
+        assert boot_order(machine, lab) == ("UEFI", 0)
+        assert machine.run(f"od -An -tu1 {secure.STATE}", lab.ssh).split()[-1] == "1"
     finally:
         machine.kill()
     assert (sha256(data), sha256(more)) == before

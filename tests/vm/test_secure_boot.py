@@ -12,7 +12,6 @@ FIRMWARE = firmware.SECURE_BOOT
 PASSWORD = "for-this-0nce"  # noqa: S105 - of this test
 WISH = json.dumps({"secure_boot_mok_password": PASSWORD})
 CERTIFICATE = "/var/lib/dkms/mok.pub"
-STATE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 REJECTED = "Key was rejected by service"
 DOWN, ENTER = "\x1b[B", "\r"
 # All that a run may change: packages, files of DKMS and gpulab, the modules, the firmware's variables of shim.
@@ -71,7 +70,7 @@ def recap(output):
 
 
 def test_the_guest_says_that_the_firmware_enforces_secure_boot(machine):
-    assert machine.run(f"od -An -tu1 {STATE}").split()[-1] == "1"
+    assert machine.run(f"od -An -tu1 {secure.STATE}").split()[-1] == "1"
     assert "secureboot: Secure boot enabled" in machine.run("journalctl --dmesg --boot --output=cat")
     assert "[integrity]" in machine.run("cat /sys/kernel/security/lockdown")
 
