@@ -169,6 +169,17 @@ def test_people_may_remove_data_after_a_rebuild_mounted_it(manifest, found):
     assert judged(manifest, found) == ([], [])
 
 
+@pytest.mark.parametrize(("kind", "used", "aside"), [("btrfs", 10, 0.5), ("xfs", 100, 50), ("ext4", 10, 0)])
+def test_what_a_file_system_keeps_aside_while_it_is_mounted_is_no_data(manifest, found, kind, used, aside):
+    """Btrfs and XFS count it as used then, and not as they are mounted for looking."""
+    data = next(one for one in manifest["sections"]["disks"]["filesystems"] if one["mount"] == "/data")
+    data.update(type=kind, used=int((used + aside) * 10**9))
+    found["used"][nodes.DATA] = used * 10**9
+    assert judged(manifest, found) == ([], [])
+    found["used"][nodes.DATA] = int(used * 0.85 * 10**9)
+    assert judged(manifest, found)[0] == ["R012"]
+
+
 def test_data_that_grew_is_said(manifest, found):
     found["used"][nodes.DATA] = USED + 20_000_000
     assert judged(manifest, found) == ([], ["disks"])
