@@ -46,7 +46,7 @@ MINUTES = {
     "vm-quotas": 20,
     "vm-rdma": 25,
     "vm-reinstall": 120,
-    "vm-roots": 90,
+    "vm-roots": 110,
     "vm-secure_boot": 45,
     "vm-starved": 20,
     "vm-storage": 25,
