@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64, ARM64
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.failure import failure
@@ -30,6 +31,7 @@ class ActionModule(ActionBase):
         _validated, given = self.validate_argument_spec(
             {
                 "system": {"type": "str", "required": True, "choices": sorted(installers)},
+                "architecture": {"type": "str", "choices": [AMD64, ARM64], "default": AMD64},
                 "firmware": {"type": "str", "required": True, "choices": ["bios", "uefi"]},
                 "mirror": {"type": "str", "required": True},
                 "security_mirror": {"type": "str"},
@@ -40,10 +42,11 @@ class ActionModule(ActionBase):
         )
         record = installers[given["system"]]
         mirrors = given["mirror"], given["security_mirror"] or given["mirror"]
-        wanted = recipe.of(record, given["firmware"], mirrors, given["packages"], given["keyring"])
+        machine = given["architecture"], given["firmware"]
         least = {"memory": record["least_memory_mib"] * _MIB, "disk": record["least_disk_mib"] * _MIB}
         directory = Path(given["directory"])
         try:
+            wanted = recipe.of(record, machine, mirrors, given["packages"], given["keyring"])
             if self._task.check_mode:
                 made = image.find(directory, wanted)
                 changed = made is None

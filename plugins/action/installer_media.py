@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils import distro
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import captures
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture.manifest import encodable
@@ -151,6 +152,10 @@ def _secure_boot(settings: Mapping[str, Any], made: installation.Installation) -
 
 def _planned(settings: Mapping[str, Any]) -> installation.Installation:
     captured = _captured(settings)
+    architecture = captured.manifest.machine.system.architecture
+    if architecture != AMD64:
+        way = "Run the playbook reinstall while the node still answers, or install"
+        raise refuse("R010", host=settings["host"], system=f"{architecture}: media are for {AMD64} only", way=way)
     records = planned.installers()
     if settings["installer"] == DISTRIBUTION:
         records = [*records, *media_parts.WITHOUT_IMAGE]

@@ -21,6 +21,14 @@ options:
     description: The system, as C(catalog/installers.yml) calls it.
     type: str
     required: true
+  architecture:
+    description:
+      - The machine's processor, as the kernel names it. Debian alone has installers for C(aarch64), with UEFI.
+      - On a controller with another processor, QEMU's user emulation sets up the packages (C(qemu-user-static),
+        C(binfmt-support) and C(arch-test) of Debian).
+    type: str
+    choices: [x86_64, aarch64]
+    default: x86_64
   firmware:
     description: How the machine starts.
     type: str

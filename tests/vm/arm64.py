@@ -98,14 +98,19 @@ def _run(*argv, **options):
     subprocess.run(argv, check=True, timeout=SECONDS, **options)
 
 
-def _bootstrap(root):
-    """Make the tree. The kernel here starts programs of arm64 by an emulator, which Debian's package registers."""
+def register_emulator():
+    """Let the kernel here start programs of arm64, by the emulator of Debian's package."""
     registered = Path("/proc/sys/fs/binfmt_misc")
     if not (registered / "register").exists():
         _run("mount", "-t", "binfmt_misc", "binfmt_misc", registered)
     if not (registered / "qemu-aarch64").exists():
         _run("update-binfmts", "--import", "qemu-aarch64")
         _run("update-binfmts", "--enable", "qemu-aarch64")
+
+
+def _bootstrap(root):
+    """Make the tree."""
+    register_emulator()
     initramfs = (
         'mkdir -p "$1/etc/initramfs-tools/conf.d" && echo MODULES=list > "$1/etc/initramfs-tools/conf.d/vm"'
         f' && printf "{MODULES!r}" > "$1/etc/initramfs-tools/modules"'.replace("'", "")

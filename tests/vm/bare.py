@@ -7,10 +7,10 @@ import socket
 import subprocess
 import time
 
-from firmware import BIOS, SECURE_BOOT, UEFI
+from firmware import ARM64, BIOS, SECURE_BOOT, UEFI
 
 MEMORY_MIB = 3072  # GRUB has to load the installer, and the kernel to unpack it
-FIRMWARE = {"bios": BIOS, "uefi": UEFI, "secure": SECURE_BOOT}
+FIRMWARE = {"bios": BIOS, "uefi": UEFI, "secure": SECURE_BOOT, "arm64": ARM64}
 SECONDS = 1200
 NO_ANSWER = 255  # exit status of ssh itself
 

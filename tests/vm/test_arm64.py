@@ -131,12 +131,13 @@ def test_an_argument_of_the_kernel_comes_with_the_next_boot(machine):
     assert ARGUMENT in machine.run("cat /proc/cmdline").split()
 
 
-def test_it_is_captured_and_a_reinstall_is_refused_before_it_changes_anything(machine, play, directory):
-    wishes = {"capture_directory": f"{directory}/captures", "reinstall_confirm": "vm", "reinstall_system": "debian-12"}
+def test_it_is_captured_and_a_reinstall_is_planned_that_nobody_has_confirmed(machine, play, directory):
+    wishes = {"capture_directory": f"{directory}/captures", "reinstall_system": "debian-12"}
     (directory / "vault").write_text("only for this test\n")
     given = ("-e", json.dumps(wishes), "--vault-password-file", directory / "vault")
     play("playbooks/capture.yml", *given, timeout=1800)
     before = machine.boot_id()
     output = play("playbooks/reinstall.yml", *given, timeout=1800, rc=2)
-    assert "GPULAB-R010" in output
+    assert "WIPE" in output
+    assert set(re.findall(r"GPULAB-R\d+", output)) == {"GPULAB-R008"}
     assert machine.boot_id() == before

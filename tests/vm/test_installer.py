@@ -161,7 +161,7 @@ def lab(tmp_path_factory, say):
 def images(say):
     """Return a function that gives the image of a system for a firmware, from this machine's mirror of Debian."""
 
-    def made(system, firmware, packages=()):
+    def made(system, firmware, packages=(), architecture="x86_64"):
         listed = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"],
             capture_output=True,
@@ -171,15 +171,15 @@ def images(say):
         ).stdout.split("\n")
         mirrors = {("security" in line): line.split()[1] for line in listed if "/debian" in line}
         addresses = mirrors[False], mirrors[True]
-        wanted = recipe.of(Catalog().installers[system], firmware, addresses, [*packages], None)
+        wanted = recipe.of(Catalog().installers[system], (architecture, firmware), addresses, [*packages], None)
         say(f"the image {wanted.name()}")
         return image.make(CACHE / "installers", wanted, 4096 * MIB)[0]
 
     return made
 
 
-def line(ends, origin):
-    return " ".join(["rdinit=/gpulab/init panic=60", f"gpulab.refused={ends} gpulab.from={origin}", *ARGUMENTS])
+def line(ends, origin, arguments=ARGUMENTS):
+    return " ".join(["rdinit=/gpulab/init panic=60", f"gpulab.refused={ends} gpulab.from={origin}", *arguments])
 
 
 def old_system(place, made, host, plan):
@@ -295,7 +295,7 @@ def check(machine, lab, plan, system):
     root = guid(plan, "root-fs")
     assert run("findmnt --noheadings --output UUID /") == root
     assert f"root=UUID={root}" in run("cat /proc/cmdline")
-    assert "console=ttyS0" in run("cat /proc/cmdline")
+    assert plan["kernel_arguments"][0] in run("cat /proc/cmdline").split()
     assert run("ls -d /gpulab /boot/gpulab 2>/dev/null || true") == "", "the plan and its secrets stay behind"
     assert run(
         "lsblk --nodeps --noheadings --output PTUUID $(findmnt --noheadings --output SOURCE / | sed 's/p*[0-9]*$//')"

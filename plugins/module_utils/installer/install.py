@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64, ARM64
 from ansible_collections.gpulab.node.plugins.module_utils.installer import cpio, texts
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
@@ -27,7 +28,12 @@ MOUNT = Path("/run/gpulab/new")
 PACKED = Path("/run/gpulab/initrd")
 OWN = Path("/gpulab")
 NOT_COPIED = ("dev", "gpulab", "mnt", "proc", "run", "sys", "tmp")
-_TARGETS = {plans.UEFI: "x86_64-efi", plans.BIOS: "i386-pc"}
+# GRUB's names of where it runs, by the kernel's name of the processor and the firmware
+_TARGETS = {
+    (AMD64, plans.BIOS): "i386-pc",
+    (AMD64, plans.UEFI): "x86_64-efi",
+    (ARM64, plans.UEFI): "arm64-efi",
+}
 _FILES = ("passwd", "group", "shadow", "gshadow")
 _RESOLVED = "../run/systemd/resolve/stub-resolv.conf"
 SHELL = "/bin/bash"
@@ -64,7 +70,7 @@ def run(argv: Sequence[str | Path], given: str = "") -> str:
 
 def hindrances(plan: Plan, root: Path = Path("/")) -> Iterator[str]:
     """Yield why this tree cannot be installed by the plan: what would fail when the disk is wiped already."""
-    modules = root / "usr/lib/grub" / _TARGETS[plan["firmware"]]
+    modules = root / "usr/lib/grub" / _target(plan)
     programs = ["wipefs", "sfdisk", "mkfs.ext4", "grub-install", "update-grub", "zstd"]
     programs += ["mkfs.vfat"] if plan["firmware"] == plans.UEFI else []
     for program in programs:
@@ -75,6 +81,10 @@ def hindrances(plan: Plan, root: Path = Path("/")) -> Iterator[str]:
     if len(kernels(root)) != 1:
         yield f"This image has {len(kernels(root))} kernels."
     yield from texts.hindrances(plan, {name: _text(root / "etc" / name) for name in ("passwd", "group")})
+
+
+def _target(plan: Plan) -> str:
+    return _TARGETS[os.uname().machine, plan["firmware"]]
 
 
 def kernels(root: Path) -> list[Path]:
@@ -125,7 +135,8 @@ class Installation:
     def _partition(self) -> None:
         for path in [*self._partitions(), self._disk]:
             run(["wipefs", "--all", "--force", path])
-        run(["sfdisk", "--wipe=always", "--wipe-partitions=always", self._disk], texts.partitions(self._plan))
+        script = texts.partitions(self._plan, os.uname().machine)
+        run(["sfdisk", "--wipe=always", "--wipe-partitions=always", self._disk], script)
         run(_SETTLE)
         first, root = self._partitions()
         uuid = plans.guid(self._plan, plans.ROOT_FILESYSTEM)
@@ -158,7 +169,7 @@ class Installation:
         os.sync()
 
     def _grub(self) -> None:
-        common = [f"--target={_TARGETS[self._plan['firmware']]}", f"--boot-directory={MOUNT}/boot"]
+        common = [f"--target={_target(self._plan)}", f"--boot-directory={MOUNT}/boot"]
         if not self._uefi:
             run(["grub-install", *common, self._disk])
             return

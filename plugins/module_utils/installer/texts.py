@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpulab.node.plugins.module_utils.core import account_files
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64, ARM64
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 _TYPES = {
     plans.BIOS_PARTITION: "21686148-6449-6E6F-744E-656564454649",
     plans.ESP_PARTITION: "C12A7328-F81F-11D2-BA4B-00C93EC93B3B",
-    plans.ROOT_PARTITION: "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709",
+    AMD64: "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709",
+    ARM64: "B921B045-1DF0-41C3-AF44-4C6F280D3FAE",
 }
 ESP_MIB, BIOS_MIB = 512, 2
 _SERIAL = re.compile(r"console=ttyS(\d+)(?:,(\d+))?.*")
@@ -51,16 +53,19 @@ def arguments(plan: Plan, started: Start) -> str:
     return " ".join([*own, *plan["kernel_arguments"]])
 
 
-def partitions(plan: Plan) -> str:
-    """Return the script for sfdisk: what the firmware boots from, then the root file system in all the rest."""
+def partitions(plan: Plan, machine: str) -> str:
+    """Return the script for sfdisk: what the firmware boots from, then the root file system in all the rest.
+
+    machine is the kernel's name of the processor.
+    """
     first, size = (plans.ESP_PARTITION, ESP_MIB) if plan["firmware"] == plans.UEFI else (plans.BIOS_PARTITION, BIOS_MIB)
     lines = ["label: gpt", f"label-id: {plans.guid(plan)}"]
-    lines += [f"size={size}MiB, {_partition(plan, first)}", _partition(plan, plans.ROOT_PARTITION)]
+    lines += [f"size={size}MiB, {_partition(plan, first, first)}", _partition(plan, plans.ROOT_PARTITION, machine)]
     return "\n".join(lines) + "\n"
 
 
-def _partition(plan: Plan, name: str) -> str:
-    return f"type={_TYPES[name]}, uuid={plans.guid(plan, name)}, name={name}"
+def _partition(plan: Plan, name: str, kind: str) -> str:
+    return f"type={_TYPES[kind]}, uuid={plans.guid(plan, name)}, name={name}"
 
 
 def esp_serial(plan: Plan) -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.urls import open_url
+from ansible_collections.gpulab.node.plugins.module_utils.core import processors
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
@@ -41,6 +42,7 @@ LEAST_FREE = 1 << 30  # bytes where the image is kept
 _NEW = ".new"
 _KERNELS = re.compile(r"(?:\./)?boot/vmlinuz-[\w.+~-]+")
 _PROGRAMS = {"mmdebstrap": "mmdebstrap", "zstd": "zstd"}
+_OF_FOREIGN = {"arch-test": "arch-test"}  # where the image is for another processor than the controller's
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
     """Return the image of a recipe, and whether it was made now; space is what its making takes in bytes.
 
     One that is there is taken at once. Another run that makes one in the same directory is waited for. Raises Refusal
-    R030 to R036.
+    R030 to R037.
     """
     found = find(directory, recipe)
     if found:
@@ -106,10 +108,13 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
 
 
 def check(recipe: Recipe) -> str:
-    """Return the mode in which mmdebstrap can work here. Raises Refusal R030 to R033."""
-    for program, package in _PROGRAMS.items():
+    """Return the mode in which mmdebstrap can work here. Raises Refusal R030 to R033, and R037."""
+    foreign = recipe.architecture != os.uname().machine
+    for program, package in {**_PROGRAMS, **(_OF_FOREIGN if foreign else {})}.items():
         if not shutil.which(program):
             raise refuse("R030", program=program, package=package)
+    if foreign:
+        _emulated(processors.OF_IMAGES[recipe.architecture])
     mode = _mode()
     if not Path(recipe.keyring).is_file():
         raise refuse("R032", path=recipe.keyring, system=recipe.system)
@@ -117,6 +122,15 @@ def check(recipe: Recipe) -> str:
         _deb, address, suite = source.split()[:3]
         _ask(f"{address}/dists/{suite}/InRelease")
     return mode
+
+
+def _emulated(architecture: str) -> None:
+    """See whether programs for another processor start here. Raises Refusal R037."""
+    tried = subprocess.run(
+        ["arch-test", architecture], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+    )
+    if tried.returncode:
+        raise refuse("R037", architecture=architecture)
 
 
 def _mode() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from ansible_collections.gpulab.node.plugins.module_utils.core.processors import AMD64
 from ansible_collections.gpulab.node.plugins.module_utils.installer import plan as plans
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import (
     archive,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 NETBOOT = "/usr/lib/debian-installer/images/{version}/amd64/text/debian-installer/amd64"
 NETBOOT_PACKAGE = "debian-installer-{version}-netboot-amd64"
 # Systems that gpulab makes no image of, but answers for their own installer; the sizes are of a minimal installation.
+_MACHINES: dict[str, dict[str, object]] = {AMD64: {plans.BIOS: [], plans.UEFI: []}}
 WITHOUT_IMAGE = [
-    Installer(f"{name}-{version}", codename="", least_memory_mib=3072, least_disk_mib=10240)
+    Installer(f"{name}-{version}", "", _MACHINES, least_memory_mib=3072, least_disk_mib=10240)
     for name in ("rhel", "rocky", "almalinux")
     for version in (9, 10)
 ]

@@ -10,6 +10,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.core import processors
+from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
+
 FORM = 1  # of the image; another form is another image
 # Keys that all machines of this image would share, and a copy of the controller's resolv.conf.
 _CLEAR = 'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/.resolv.conf.systemd-resolved.bak'
@@ -17,13 +20,14 @@ _CLEAR = 'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/.resolv.conf.systemd-resolved.b
 
 @dataclass(frozen=True)
 class Recipe:
-    """The tree of a system for one kind of firmware ("bios" or "uefi").
+    """The tree of a system for one architecture, as the kernel names it, and one kind of firmware ("bios" or "uefi").
 
     sources are the lines of APT's sources.list; keyring is the file on this machine that verifies them.
     """
 
     system: str
     codename: str
+    architecture: str
     firmware: str
     packages: tuple[str, ...]
     sources: tuple[str, ...]
@@ -36,7 +40,9 @@ class Recipe:
 
     def name(self) -> str:
         """Return the name of the image's directory, which follows from all of the recipe."""
-        return f"{self.system}-{self.firmware}-{hashlib.sha256(self.text().encode()).hexdigest()[:12]}"
+        return (
+            f"{self.system}-{self.architecture}-{self.firmware}-{hashlib.sha256(self.text().encode()).hexdigest()[:12]}"
+        )
 
     def command(self, mode: str, target: str) -> list[str]:
         """Return the command that makes the tree as a tar archive at target; mode is mmdebstrap's."""
@@ -44,7 +50,7 @@ class Recipe:
             "mmdebstrap",
             f"--mode={mode}",
             "--variant=minbase",
-            "--architectures=amd64",
+            f"--architectures={processors.OF_IMAGES[self.architecture]}",
             "--format=tar",
             f"--keyring={self.keyring}",
             f"--include={','.join(self.packages)}",
@@ -56,14 +62,23 @@ class Recipe:
 
 
 def of(
-    record: dict[str, Any], firmware: str, mirrors: tuple[str, str], packages: list[str], keyring: str | None
+    record: dict[str, Any],
+    machine: tuple[str, str],
+    mirrors: tuple[str, str],
+    packages: list[str],
+    keyring: str | None,
 ) -> Recipe:
     """Return the recipe by a record of catalog/installers.yml.
 
-    mirrors are the addresses of the archive and of its security updates; packages come beside the record's; keyring
-    replaces the record's.
+    machine is an architecture and a kind of firmware; mirrors are the addresses of the archive and of its security
+    updates; packages come beside the record's; keyring replaces the record's. Raises Refusal R034 where the record has
+    nothing for such a machine.
     """
-    given = record["packages"]
+    architecture, firmware = machine
+    own = record["architectures"].get(architecture, {}).get(firmware)
+    if own is None:
+        detail = f"there is none of {record['system']} for {architecture} with {firmware.upper()}"
+        raise refuse("R034", detail=detail)
     components = " ".join(record["components"])
     suites = [
         (mirror, suite) for mirror, kind in zip(mirrors, ("base", "security")) for suite in record["suites"][kind]
@@ -71,8 +86,9 @@ def of(
     return Recipe(
         record["system"],
         record["codename"],
+        architecture,
         firmware,
-        tuple(dict.fromkeys([*given["all"], *given[firmware], *sorted(packages)])),
+        tuple(dict.fromkeys([*own, *record["packages"], *sorted(packages)])),
         tuple(f"deb {address.rstrip('/')} {suite} {components}" for address, suite in suites),
         keyring or record["keyring"],
     )

@@ -79,8 +79,9 @@ def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
     installer = next(one for one in catalog.read("installers")["installers"] if one["system"] == system)
     name, _dash, version = system.partition("-")
     platform = catalog.platforms[name, version]
+    there = cast("dict[str, Any]", facts)
     kernel = {
-        "version": installer["kernel"],
+        "version": installer["architectures"][there["system"]["architecture"]]["kernel"],
         "running": True,
         "installed": True,
         "next_boot": True,
@@ -95,7 +96,6 @@ def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
         "nvidia_module_accepted": None,
         "initramfs": None,
     }
-    there = cast("dict[str, Any]", facts)
     fresh = {**there, **{section: {**there[section], **values} for section, values in _FRESH.items()}}
     fresh["system"] |= {
         "id": name,

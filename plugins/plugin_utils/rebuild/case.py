@@ -13,7 +13,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.shown import HIDDEN
 
@@ -30,10 +30,14 @@ _MIRROR = re.compile(r"https?://\S+")
 
 @dataclass(frozen=True)
 class Installer:
-    """What a record of catalog/installers.yml says to the planning."""
+    """What a record of catalog/installers.yml says to the planning.
+
+    architectures have, by the kernel's name of the processor and the kind of firmware, what such a machine starts.
+    """
 
     system: str
     codename: str
+    architectures: dict[str, dict[str, Any]]
     least_memory_mib: int
     least_disk_mib: int
 
@@ -41,6 +45,10 @@ class Installer:
     def distribution(self) -> str:
         """The id of its distribution."""
         return self.system.partition("-")[0]
+
+    def starts_on(self, architecture: str, firmware: str) -> bool:
+        """Tell whether it has what such a machine starts."""
+        return firmware in self.architectures.get(architecture, {})
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ SHADOW = "/etc/shadow"
 SHELL = "/bin/bash"
 SHELLS = (SHELL, "/bin/sh", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")  # which the new system has from the start
 CONSOLE = "tty0"
-ARCHITECTURE = "x86_64"  # of the installers
 # Firmware of network cards, without which the new system would not be reached; these packages have the same names in
 # all releases that have an installer.
 FIRMWARE = {
@@ -53,6 +52,7 @@ class Image:
     """The options of gpulab.node.installer_image; a mirror is None where the node has none that others can use."""
 
     system: str
+    architecture: str
     firmware: str
     mirror: str | None
     security_mirror: str | None
@@ -117,6 +117,7 @@ def _image(case: Case, installer: Installer) -> Image:
     wishes = case.wishes
     return Image(
         installer.system,
+        case.manifest.machine.system.architecture,
         case.sections.boot.firmware,
         wishes.mirror or case.mirror(),
         wishes.security_mirror or (None if wishes.mirror else case.mirror(SECURITY)),
@@ -133,15 +134,14 @@ def _installer(
     manifest: Manifest, wishes: Wishes, installers: list[Installer]
 ) -> tuple[Installer | None, list[Refusal]]:
     """Return the installer of the system to install, and R010 where there is none for this machine."""
-    known, architecture = {one.system: one for one in installers}, manifest.machine.system.architecture
+    machine = manifest.machine.system.architecture, manifest.sections.boot.firmware
+    usable = {one.system: one for one in installers if one.starts_on(*machine)}
     name = wishes.system or system_name(manifest)
-    if architecture != ARCHITECTURE:
-        system = f"{name} on {architecture}: there are some for {ARCHITECTURE} only"
-        return None, [refuse("R010", host=manifest.host, system=system, way="Install")]
-    if name not in known:
-        way = f"Set reinstall_system to one of these: {', '.join(known)}. Or install"
-        return None, [refuse("R010", host=manifest.host, system=name, way=way)]
-    return known[name], []
+    if name not in usable:
+        system = f"{name} on {machine[0]} with {machine[1].upper()}"
+        way = f"Set reinstall_system to one of these: {', '.join(usable)}. Or install" if usable else "Install"
+        return None, [refuse("R010", host=manifest.host, system=system, way=way)]
+    return usable[name], []
 
 
 def _firmware(case: Case, installer: Installer) -> set[str]:

@@ -17,6 +17,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.template import Templar
 from ansible_collections.gpulab.node.plugins.action.installer_image import ActionModule
+from ansible_collections.gpulab.node.plugins.module_utils.core import processors
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, recipe
@@ -69,7 +70,7 @@ def made_of(tmp_path):
     keyring.write_text("key")
     record = Catalog().installers["debian-12"]
     addresses = tuple(mirror.as_uri() for mirror in mirrors)
-    return recipe.of(record, "bios", addresses, ["firmware-bnx2x"], str(keyring))
+    return recipe.of(record, ("x86_64", "bios"), addresses, ["firmware-bnx2x"], str(keyring))
 
 
 @pytest.fixture
@@ -106,12 +107,13 @@ def test_the_tree_is_made_of_all_that_the_recipe_says(directory, made_of, tmp_pa
     call = (tmp_path / "calls").read_text()
     assert "--mode=root --variant=minbase --architectures=amd64" in call
     assert f"--keyring={tmp_path}/keyring.gpg" in call
-    assert "grub-pc,firmware-bnx2x" in call
+    assert "--include=linux-image-amd64,grub-pc,initramfs-tools," in call
+    assert ",locales,firmware-bnx2x " in call
     assert f"deb file://{tmp_path}/security bookworm-security main non-free-firmware" in call
     assert 'rm -f "$1"/etc/ssh/ssh_host_*' in call, "all machines would have the same host keys"
 
 
-@pytest.mark.parametrize("field", ["codename", "firmware", "packages", "sources", "keyring", "form"])
+@pytest.mark.parametrize("field", ["codename", "architecture", "firmware", "packages", "sources", "keyring", "form"])
 def test_another_recipe_is_another_image(made_of, field):
     value = getattr(made_of, field)
     other = replace(made_of, **{field: 2 if field == "form" else "uefi" if isinstance(value, str) else ("other",)})
@@ -177,6 +179,38 @@ def test_a_program_that_is_missing_is_named(directory, made_of, program, monkeyp
     which = image.shutil.which
     monkeypatch.setattr(image.shutil, "which", lambda name: None if name == program else which(name))
     assert program in refused("R030", directory, made_of)
+
+
+def foreign(made_of):
+    """Return the recipe for another processor than this machine's."""
+    here = os.uname().machine
+    return replace(made_of, architecture=next(one for one in processors.OF_IMAGES if one != here))
+
+
+def test_programs_of_another_processor_have_to_start_here(programs, directory, made_of, tmp_path):
+    programs("arch-test", f"#!/bin/sh\necho $1 > {tmp_path}/asked\nexit 1\n")
+    other = foreign(made_of)
+    debian = processors.OF_IMAGES[other.architecture]
+    assert f"programs of {debian}" in refused("R037", directory, other)
+    assert (tmp_path / "asked").read_text() == f"{debian}\n"
+    programs("arch-test", "#!/bin/sh\nexit 0\n")
+    image.make(directory, other, 0)
+    assert f"--architectures={debian} " in (tmp_path / "calls").read_text()
+
+
+def test_what_asks_for_that_has_to_be_here(directory, made_of, monkeypatch):
+    which = image.shutil.which
+    monkeypatch.setattr(image.shutil, "which", lambda name: None if name == "arch-test" else which(name))
+    assert "arch-test" in refused("R030", directory, foreign(made_of))
+    image.make(directory, made_of, 0)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine"), [("debian-12", ("aarch64", "bios")), ("ubuntu-24.04", ("aarch64", "uefi"))]
+)
+def test_there_is_no_recipe_for_a_machine_that_the_system_does_not_start_on(system, machine):
+    with pytest.raises(Refusal, match="GPULAB-R034"):
+        recipe.of(Catalog().installers[system], machine, ("http://a", "http://b"), [], None)
 
 
 def test_a_user_without_namespaces_cannot_make_it(programs, directory, made_of, monkeypatch):

@@ -42,6 +42,14 @@ def test_an_image_for_another_firmware_is_noticed(tree):
     assert found.startswith("This image was made for another firmware")
 
 
+def test_an_image_for_another_processor_is_noticed(tree, monkeypatch):
+    monkeypatch.setattr(install.os, "uname", lambda: os.uname_result(("Linux", "n", "6.1", "1", "aarch64")))
+    (found,) = install.hindrances(plan(), tree)
+    assert found.endswith("arm64-efi.")
+    (tree / "usr/lib/grub/arm64-efi").mkdir()
+    assert list(install.hindrances(plan(), tree)) == []
+
+
 def test_a_second_kernel_is_noticed(tree):
     (tree / "boot/vmlinuz-6.2").write_text("")
     assert list(install.hindrances(plan(), tree)) == ["This image has 2 kernels."]

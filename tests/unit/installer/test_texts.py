@@ -30,12 +30,18 @@ def test_the_id_of_a_plan_follows_from_the_rest_of_it():
 
 
 def test_the_first_partition_is_what_the_firmware_boots():
-    efi = texts.partitions(plan()).splitlines()
+    efi = texts.partitions(plan(), "x86_64").splitlines()
     assert efi[:2] == ["label: gpt", f"label-id: {guid(plan())}"]
     assert efi[2].startswith("size=512MiB, type=C12A7328-")
     assert len(efi) == 4
-    bios = texts.partitions(plan(firmware="bios")).splitlines()
+    bios = texts.partitions(plan(firmware="bios"), "x86_64").splitlines()
     assert bios[2].startswith("size=2MiB, type=21686148-")
+
+
+@pytest.mark.parametrize(("machine", "kind"), [("x86_64", "4F68BCE3-"), ("aarch64", "B921B045-")])
+def test_the_root_partition_is_marked_for_the_processor(machine, kind):
+    """By the Discoverable Partitions Specification of UAPI."""
+    assert texts.partitions(plan(), machine).splitlines()[3].startswith(f"type={kind}")
 
 
 def test_fstab_names_file_systems_by_uuid():

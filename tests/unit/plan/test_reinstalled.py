@@ -11,7 +11,7 @@ from unit import machines
 from . import make
 from .test_plan_action import of, run
 
-SYSTEMS = [one["system"] for one in load().read("installers")["installers"]]
+SYSTEMS = list(load().installers)
 LIVED_IN = {
     "system": {"kernel": "6.9.1-custom", "package_state": "broken", "packages_unfinished": ["nvidia-driver"]},
     "kernels": [make.kernel("6.9.1-custom", headers=False)],
@@ -31,11 +31,16 @@ def lived_in(gpus=("10de:2330",)):
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("settings", [{}, {"nvidia_driver_branch": "595"}, {"gpulab_environments": []}])
 def test_the_plan_is_that_of_a_fresh_node(system, settings):
-    kernel = next(one["kernel"] for one in load().read("installers")["installers"] if one["system"] == system)
+    kernel = load().installers[system]["architectures"]["x86_64"]["kernel"]
     fresh = make.facts(system, kernels=[make.kernel(kernel, headers=False)], running=kernel)
     expected = run(of(fresh, **settings))["plan"]
     planned = run(of(lived_in(), **settings), reinstalled_as=system)["plan"]
     assert planned == {name: part for name, part in expected.items() if name not in ("due", "drift")}
+
+
+def test_the_kernel_is_one_of_the_nodes_processor():
+    there = make.facts("debian-12", [], architecture="aarch64")
+    assert reinstalled(there, load(), "debian-13")["system"]["kernel"].endswith("-arm64")
 
 
 def test_what_the_new_system_refuses_is_a_refusal_now():

@@ -28,8 +28,9 @@ CONTENTS = {
     SHADOW: f"root:*:1::\nadmin:{HASH}:19000:0:99999:7:::\n".encode(),
     HOST_KEY: b"-----BEGIN OPENSSH PRIVATE KEY-----\ncanary7f3a\n",
 }
+ARCHITECTURES: dict[str, dict[str, Any]] = {"x86_64": {"bios": [], "uefi": []}, "aarch64": {"uefi": []}}
 INSTALLERS = [
-    case.Installer(f"debian-{version}", codename, least_memory_mib=2816, least_disk_mib=4096)
+    case.Installer(f"debian-{version}", codename, ARCHITECTURES, least_memory_mib=2816, least_disk_mib=4096)
     for version, codename in (("12", "bookworm"), ("13", "trixie"))
 ]
 

@@ -268,11 +268,19 @@ def test_a_node_of_a_system_without_an_installer_is_refused(machine):
     assert codes(machine.plan(system="debian-12", mirror="http://own/debian")) == []
 
 
-def test_another_architecture_is_refused(machine):
+def test_the_image_is_for_the_processor_of_the_machine(machine):
     machine.machine["system"]["architecture"] = "aarch64"
+    machine.sections["boot"]["firmware"] = "uefi"
+    assert machine.plan(system="debian-12").image.architecture == "aarch64"
+
+
+@pytest.mark.parametrize(("architecture", "firmware"), [("riscv64", "uefi"), ("aarch64", "bios")])
+def test_a_machine_that_no_installer_starts_on_is_refused(machine, architecture, firmware):
+    machine.machine["system"]["architecture"] = architecture
+    machine.sections["boot"]["firmware"] = firmware
     found = machine.plan(system="debian-12")
     assert codes(found) == ["R010"]
-    assert "debian-12 on aarch64: there are some for x86_64 only" in cause(found)
+    assert f"debian-12 on {architecture} with {firmware.upper()}" in cause(found)
     assert found.blockers[0].remedy.startswith("Install the system by hand")
 
 

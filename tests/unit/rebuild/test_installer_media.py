@@ -181,6 +181,14 @@ def test_people_read_how_old_the_capture_is_that_the_media_bring_back(act):
     assert lines[0] == "FROM the capture of 2026-11-26T13:25:00Z: what changed on the system disk since then is lost"
 
 
+def test_there_are_no_media_for_another_processor(act, request, machine):
+    machine.machine["system"]["architecture"] = "aarch64"
+    request.getfixturevalue("capture")
+    refusal = act("plan")["refusal"]
+    assert refusal["code"] == "R010"
+    assert "playbook reinstall" in refusal["remedy"]
+
+
 @pytest.mark.usefixtures("capture")
 def test_what_is_planned_again_is_refused_again(act, tmp_path):
     settings = act("plan")["settings"]

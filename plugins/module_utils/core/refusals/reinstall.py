@@ -86,6 +86,10 @@ CODES = {
         "the image of an installer cannot be written to {path}: {detail}",
         "Free space there, or set another directory. TMPDIR says where the tree is made.",
     ),
+    "R037": (
+        "this machine cannot start programs of {architecture}, which the image of an installer is made with",
+        "Install the packages qemu-user-static and binfmt-support on this machine, or use one with such a processor.",
+    ),
     # R050 to R059: installation media
     "R050": (
         "Debian's installer has the kernel {kernel}, and {mirror} has modules for {found} only (suite {suite})",
