@@ -28,6 +28,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha2
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer.recipe import NO_INITRAMFS
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _run(command: list[str]) -> None:
             errors="replace",
             check=False,
             timeout=SECONDS,
-            env={**environment, **passed},
+            env={**environment, **NO_INITRAMFS, **passed},
         )
     except subprocess.TimeoutExpired as error:
         raise refuse("R034", detail=f"mmdebstrap did not end within {SECONDS} s") from error
