@@ -42,7 +42,7 @@ MINUTES = {
     "vm-disks": 11,
     "vm-gone": 30,
     "vm-installer": 30,
-    "vm-installer_arm64": 40,
+    "vm-installer_arm64": 35,
     "vm-media": 20,
     "vm-quotas": 20,
     "vm-rdma": 25,
