@@ -15,7 +15,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 FORM = 2  # of the image; another form is another image
 # Made once, when all is there, and not by the kernel's package and by the packages after it: under emulation, each
-# takes minutes. The first has INITRD=No in the environment, and the others find none to make anew.
+# takes minutes. The first has INITRD=No in the environment, and the others find none to make again.
 NO_INITRAMFS = {"INITRD": "No"}
 _INITRAMFS = 'chroot "$1" update-initramfs -c -k all'
 # Keys that all machines of this image would share, and a copy of the controller's resolv.conf.
