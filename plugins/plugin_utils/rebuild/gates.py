@@ -31,9 +31,6 @@ SECTION = "gates"
 MIB = 1 << 20
 # A file system that was not unmounted cleanly may show this much less than it has: bytes, and a share.
 SLACK, SLACK_SHARE = MIB, 0.01
-# What these count as used while they are mounted for writing, and not as they are looked at here: bytes at most, and a
-# share of their size. Btrfs has its global reserve, XFS 8192 blocks and room for the trees of each allocation group.
-ASIDE = {"btrfs": (512 * MIB, 0.0), "xfs": (512 * MIB, 0.03)}
 # Packages that bring up what lies on disks or servers, by family of the system.
 PACKAGES = {
     "linux_raid_member": {"debian": "mdadm", "rhel": "mdadm"},
@@ -187,8 +184,20 @@ def _measured(section: Disks, disk: Device) -> Iterator[tuple[Filesystem, int, i
     for one in section.filesystems:
         if disk.path in one.disks and one.uuid and one.used:
             slack = max(SLACK, int(one.used * SLACK_SHARE))
-            aside, share = ASIDE.get(one.type, (0, 0.0))
-            yield one, one.used - slack - aside - int((one.size or 0) * share), one.used + slack
+            yield one, one.used - slack - _kept_aside(one, one.used), one.used + slack
+
+
+def _kept_aside(one: Filesystem, used: int) -> int:
+    """Return how many bytes at most count as used while it is mounted for writing, and not as it is looked at here.
+
+    Btrfs has its global reserve, which is as large as its own trees, up to 512 MiB; XFS 8192 blocks and room for the
+    trees of each allocation group.
+    """
+    if one.type == "btrfs":
+        return min(512 * MIB, max(16 * MIB, used // 2))
+    if one.type == "xfs":
+        return 64 * MIB + int((one.size or 0) * 0.03)
+    return 0
 
 
 def used_bytes(section: Disks, unmounted: dict[str, int]) -> dict[str, int]:

@@ -180,6 +180,14 @@ def test_what_a_file_system_keeps_aside_while_it_is_mounted_is_no_data(manifest,
     assert judged(manifest, found)[0] == ["R012"]
 
 
+@pytest.mark.parametrize("kind", ["btrfs", "xfs"])
+def test_a_small_file_system_that_lost_most_of_it_is_found(manifest, found, kind):
+    data = next(one for one in manifest["sections"]["disks"]["filesystems"] if one["mount"] == "/data")
+    data.update(type=kind, size=400 << 20, used=200 << 20)
+    found["used"][nodes.DATA] = 20 << 20
+    assert judged(manifest, found)[0] == ["R012"]
+
+
 def test_data_that_grew_is_said(manifest, found):
     found["used"][nodes.DATA] = USED + 20_000_000
     assert judged(manifest, found) == ([], ["disks"])
