@@ -16,15 +16,25 @@ def as_person(host, name, command):
     return host.run(f"su - {name} -c {shlex.quote(command)}")
 
 
-def digests():
-    """Return the digests of the images by name; busybox is another one on each release of Debian."""
-    (path,) = list((scenario.EPHEMERAL / "images").iterdir())[:1]
-    return dict(zip(NAMES, path.read_text().split(), strict=True))
+def digests(host):
+    """Return the digests of a node's images by name; busybox is another one on each release of Debian."""
+    made = (scenario.EPHEMERAL / "images" / host.backend.host).read_text()
+    return dict(zip(NAMES, made.split(), strict=True))
+
+
+def digest(name):
+    """Return the digest of an image as a template, which is each node's own."""
+    return f"{{{{ lookup('ansible.builtin.file', images_of_node).splitlines()[{NAMES.index(name)}] }}}}"
 
 
 def image(name, **more):
     """Return an image as the inventory names it."""
-    return {"name": name, "source": "/mnt/stick", "digest": digests()[name], **more}
+    return {"name": name, "source": "/mnt/stick", "digest": digest(name), **more}
+
+
+def place_of(host, name):
+    """Return the directory of an image on a node."""
+    return f"{STORE}/{digests(host)[name].replace(':', '-')}"
 
 
 def converge(*images, **variables):
@@ -120,14 +130,16 @@ def test_the_next_run_asks_neither_stick_nor_registry():
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_changes(change, code):
-    scenario.everywhere(
-        f"mkdir -p /mnt/turned/blobs/sha256 && cd /mnt/turned/blobs/sha256 && echo x > {digests()['newer'][7:]}"
-    )
+    turned = "/mnt/turned/blobs/sha256"
+    for host in scenario.nodes().values():
+        host.check_output(f"mkdir -p {turned} && echo x > {turned}/{digests(host)['newer'].partition(':')[2]}")
     state = f"find {STORE} /usr/local/bin /mnt -printf '%p %i %C@\n'; cat /var/lib/gpulab/work-images.json"
     before = scenario.each(lambda host: host.check_output(state))
-    change = {**change, "digest": digests().get(change.get("digest"), change.get("digest", digests()["newer"]))}
-    place = change.pop("directory", STORE)
-    run = converge({**image("newer"), **change}, work_images_directory=place)
+    given = {**image("newer"), **change}
+    place = given.pop("directory", STORE)
+    if given["digest"] in NAMES:
+        given["digest"] = digest(given["digest"])
+    run = converge(given, work_images_directory=place)
     assert run.status != 0
     assert f"GPULAB-{code}" in run.output
     assert scenario.each(lambda host: host.check_output(state)) == before
@@ -174,7 +186,10 @@ def test_a_killed_controller_leaves_no_half_image_and_the_next_run_ends():
 
 
 def test_what_is_in_use_stays_until_nobody_uses_it():
-    scenario.everywhere("systemd-run --uid=ada --unit=lab-runs /usr/local/bin/work-run tools sleep 9999; sleep 1")
+    scenario.everywhere(
+        "systemd-run --uid=ada --unit=lab-runs /usr/local/bin/work-run tools sleep 9999;"
+        " timeout 60 sh -c 'until pgrep --uid ada --exact sleep; do sleep 0.2; done'"
+    )
     refused = converge(image("newer"), work_images_absent=["tools"])
     assert "GPULAB-K007" in refused.output
     assert "user ada" in refused.output
@@ -183,12 +198,12 @@ def test_what_is_in_use_stays_until_nobody_uses_it():
     assert run.status == 0, run.output
     for host in scenario.nodes().values():
         assert as_person(host, "ben", "work-run tools cat /words").stdout == "the newer tools\n"
-        assert host.run(f"ls -d {STORE}/{digests()['tools'].replace(':', '-')}").rc == 0
+        assert host.file(place_of(host, "tools")).exists
     scenario.everywhere("systemctl stop lab-runs")
     assert converge().status == 0
     for host in scenario.nodes().values():
         assert as_person(host, "ben", "work-run tools cat /words").stdout == "the tools\n"
-        assert host.run(f"ls -d {STORE}/{digests()['newer'].replace(':', '-')}").rc != 0
+        assert not host.file(place_of(host, "newer")).exists
 
 
 def test_the_proof_starts_images_and_says_what_is_damaged(tmp_path):

@@ -134,6 +134,8 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.work_ima
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
+# What a run that was killed has left coming would go on in the files of the next one.
+END_FORMER = ["systemctl", "stop", "gpulab-image-*.service"]
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 IMAGE = {
     "name": {"type": "str", "required": True},
@@ -152,6 +154,8 @@ def operate(module: Module) -> dict[str, Any]:
     images = images if params["state"] == "present" else []
     if params["operation"] in ("look", "judge"):
         return look(module, store, images)
+    if params["operation"] in ("prepare", "finish"):
+        module.run_command(END_FORMER)
     if params["operation"] == "finish":
         return finish(store, images, gone(module, store))
     image = next(one for one in images if one.name == params["only"])

@@ -220,3 +220,16 @@ def test_one_image_after_the_other_comes_and_a_failure_is_explained():
     action.run_step = lambda _step: SimpleNamespace(rc=next(ends), tail=["no"])
     assert code(action.carry_out, {}) == "K009"
     assert asked == [("look", None), ("prepare", "a"), ("seal", "a"), ("prepare", "b"), ("explain", "b")]
+
+
+def test_what_a_killed_run_has_left_coming_is_ended_before_its_files_go(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(module, "finish", lambda *_given: done.append("finish") or {})
+    monkeypatch.setattr(module.WorkStore, "prepare", lambda *_given: done.append("prepare") or [])
+    monkeypatch.setattr(module.work_images, "parts", lambda *_given: None)
+    image = {"name": "a", "source": str(tmp_path), "digest": "", "driver": "", "test": "true"}
+    given = {"directory": str(tmp_path), "images": [image], "absent": [], "driver": "", "state": "present", "only": "a"}
+    for operation in ("prepare", "finish"):
+        asked = SimpleNamespace(params={**given, "operation": operation}, run_command=done.append)
+        module.operate(asked)
+    assert done == [module.END_FORMER, "prepare", module.END_FORMER, "finish"]
