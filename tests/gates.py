@@ -83,8 +83,8 @@ ONE_NODE = {
 }
 # A node of each host type has its life in turn.
 LIVES = ("workstation", "shared", "training", "inference")
-# Each make test has these. The others come in turn: the day of the commit tells which are first, so that all are seen
-# within a week. One is begun only where it will have ended after END minutes.
+# Each make test has these. The others come in turn: the day of the commit tells which are first, so that each is among
+# the first A_DAY once a week. One is begun only where it will have ended after END minutes.
 ALWAYS = ("lab-test", "life", "unit-slow")
 END, A_DAY = 40, 5
 # Check mode and a second run are shown by a third of the scenarios in each make test; of which, the day decides.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpulab.node.plugins.module_utils.containers.work_images import step_of
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 from ansible_collections.gpulab.node.plugins.plugin_utils.progress.long_step import LongStep, LongStepAction
 
@@ -33,7 +34,7 @@ class ActionModule(LongStepAction):
         """Let an image come. Raises Refusal."""
         ready = self._ask_node("prepare", only=name)
         seconds = int(self._args.get("timeout") or SECONDS)
-        outcome = self.run_step(LongStep(f"image-{name}", ready["argv"], seconds, ready["environment"]))
+        outcome = self.run_step(LongStep(step_of(name), ready["argv"], seconds, ready["environment"]))
         if outcome.rc != 0:
             raise Refusal(**self._ask_node("explain", only=name, printed="\n".join(outcome.tail))["why"])
         self._ask_node("seal", only=name)

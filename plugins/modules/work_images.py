@@ -130,12 +130,13 @@ from ansible_collections.gpulab.node.plugins.module_utils.containers.work_store 
 from ansible_collections.gpulab.node.plugins.module_utils.core.changes import changes
 from ansible_collections.gpulab.node.plugins.module_utils.core.module import Module, run
 from ansible_collections.gpulab.node.plugins.module_utils.core.refusals.work_images import refuse
+from ansible_collections.gpulab.node.plugins.module_utils.core.steps import unit_of
 
 if TYPE_CHECKING:
     from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Refusal
 
 # What a run that was killed has left coming would go on in the files of the next one.
-END_FORMER = ["systemctl", "stop", "gpulab-image-*.service"]
+END_FORMER = ["systemctl", "stop", unit_of(work_images.step_of("*"))]
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 IMAGE = {
     "name": {"type": "str", "required": True},

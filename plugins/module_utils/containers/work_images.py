@@ -74,6 +74,11 @@ class Parts:
         return self.config[1] + sum(size * (1 + UNPACKED if packed else 2) for _digest, size, packed in self.layers)
 
 
+def step_of(name: str) -> str:
+    """Return the name of the step by which an image of this name, or pattern of names, comes."""
+    return f"image-{name}"
+
+
 def check(images: list[WorkImage], driver: str) -> None:
     """Raise Refusal K001, K003 or K013 for what the settings alone say; driver is the node's, empty without one."""
     names = [image.name for image in images]

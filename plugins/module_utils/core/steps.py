@@ -151,6 +151,11 @@ def running_boot(booted: Path = Path("/run/systemd/system"), proc: Path = Path("
     return (proc / "sys/kernel/random/boot_id").read_text().strip()
 
 
+def unit_of(name: str) -> str:
+    """Return the unit of systemd that a step of this name, or pattern of names, runs as."""
+    return f"gpulab-{name}.service"
+
+
 class Step:
     """One long step on this node.
 
@@ -162,7 +167,7 @@ class Step:
         if not NAME.fullmatch(name):
             raise refuse("S001", name=name)
         self.name = name
-        self.unit = f"gpulab-{name}.service"
+        self.unit = unit_of(name)
         self.directory = root / name
         self.log = self.directory / "log"
         self._call = call

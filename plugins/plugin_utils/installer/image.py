@@ -42,8 +42,8 @@ ANSWER_SECONDS = 30
 LEAST_FREE = 1 << 30  # bytes where the image is kept
 _NEW = ".new"
 _KERNELS = re.compile(r"(?:\./)?boot/vmlinuz-[\w.+~-]+")
-_PROGRAMS = {"mmdebstrap": "mmdebstrap", "zstd": "zstd"}
-_OF_FOREIGN = {"arch-test": "arch-test"}  # where the image is for another processor than the controller's
+_PROGRAMS = ("mmdebstrap", "zstd")  # packages have these names, too
+_OF_FOREIGN = ("arch-test",)  # where the image is for another processor than the controller's
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
 def check(recipe: Recipe) -> str:
     """Return the mode in which mmdebstrap can work here. Raises Refusal R030 to R033, and R037."""
     foreign = recipe.architecture != os.uname().machine
-    for program, package in {**_PROGRAMS, **(_OF_FOREIGN if foreign else {})}.items():
+    for program in (*_PROGRAMS, *(_OF_FOREIGN if foreign else ())):
         if not shutil.which(program):
-            raise refuse("R030", program=program, package=package)
+            raise refuse("R030", program=program, package=program)
     if foreign:
         _emulated(processors.OF_IMAGES[recipe.architecture])
     mode = _mode()

@@ -76,7 +76,7 @@ _FRESH: dict[str, dict[str, Any]] = {
 
 def reinstalled(facts: Facts, catalog: Catalog, system: str) -> Facts:
     """Return the facts of the node on a fresh system, an id of catalog/installers.yml, such as debian-13."""
-    installer = next(one for one in catalog.read("installers")["installers"] if one["system"] == system)
+    installer = catalog.installers[system]
     name, _dash, version = system.partition("-")
     platform = catalog.platforms[name, version]
     there = cast("dict[str, Any]", facts)

@@ -233,3 +233,4 @@ def test_what_a_killed_run_has_left_coming_is_ended_before_its_files_go(tmp_path
         asked = SimpleNamespace(params={**given, "operation": operation}, run_command=done.append)
         module.operate(asked)
     assert done == [module.END_FORMER, "prepare", module.END_FORMER, "finish"]
+    assert module.END_FORMER == ["systemctl", "stop", "gpulab-image-*.service"]
