@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Run every gate, some at a time, say what runs and how long it took, and end with one line of counts.
 
-Lint, the unit tests and sanity come first, and nothing else begins before they have passed: a fault that they find is
-shown within minutes. Output of a gate goes to .ansible/test/<gate>.log, and its end is shown when the gate fails; every
-30 s, a line shows that it is alive. make test-full writes docs/tested.md: when each gate last ran, where and how long.
+Lint, the unit tests and sanity come first; a fault that they find is shown within minutes, and ends all others. The
+output of a gate goes to .ansible/test/<gate>.log, and its end is shown when the gate fails; every 30 s, a line shows
+that it is alive. make test-full writes docs/tested.md: when each gate last ran, where and how long.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, repeat
 from math import inf
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import gates
 from gates import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / ".ansible" / "test"
@@ -47,25 +49,27 @@ class Result:
     text: str
 
 
-def run(gate: Gate) -> Result:
-    """Run a gate to its end or its time limit."""
+def run(gate: Gate, given_up: Event) -> Result:
+    """Run a gate to its end, to its time limit, or until it is given up."""
     label = " ".join([gate.name, *gate.arguments[1:]])
     log = LOGS / f"{gate.name}.log"
     command = ["make", "--no-print-directory", gate.target, *gate.arguments]
     print(f"== {label}", flush=True)
     start = time.monotonic()
+    signals = chain([signal.SIGTERM], repeat(signal.SIGKILL))
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         while not ended(process):
             elapsed = time.monotonic() - start
             print(f"   {label}: {elapsed:4.0f} s  {last_line(log)}", flush=True)
-            if elapsed > gate.minutes * 60:
-                os.killpg(process.pid, signal.SIGKILL)
+            if given_up.is_set() or elapsed > gate.minutes * 60:
+                os.killpg(process.pid, next(signals))
     text = log.read_text(errors="replace")
     passed = process.returncode == 0
     seconds = time.monotonic() - start
-    print(f"   {label}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s  {summary(text)}", flush=True)
-    if not passed:
+    outcome = "passed" if passed else "ended" if given_up.is_set() else "FAILED"
+    print(f"   {label}: {outcome} in {seconds:.0f} s  {summary(text)}", flush=True)
+    if outcome == "FAILED":
         print("\n".join(text.splitlines()[-TAIL:]), flush=True)
         print(f"   the whole log: {log}", flush=True)
     return Result(gate, passed, seconds, text)
@@ -103,14 +107,29 @@ def summary(text: str) -> str:
     return ", ".join(f"{number} {what}" for what, number in found.items() if number)
 
 
-def run_all(chosen: Iterable[Gate], minutes_left: Callable[[], float] = lambda: inf) -> list[Result]:
-    """Run gates, some at a time; leave out one that comes in turn where it takes longer than is left."""
+def run_all(chosen: Iterable[Gate], end: float) -> list[Result]:
+    """Run gates, some at a time, until one of the first fails; leave out what comes in turn and would end later.
+
+    end: minutes from now.
+    """
+    start, given_up = time.monotonic(), Event()
+    slower = 1.0  # on a slow machine all take longer
 
     def run_in_time(gate: Gate) -> Result | None:
-        if gate.name in gates.ALWAYS or gate.takes <= minutes_left():
-            return run(gate)
-        print(f"== {gate.name}: LEFT OUT, not enough time is left for it", flush=True)
-        return None
+        nonlocal slower
+        if gate in gates.FIRST:
+            result = run(gate, Event())
+            slower = max(slower, result.seconds / 60 / gates.FIRST_MINUTES)
+            if not result.passed:
+                print(f"== {gate.name} failed: all others are ended, and nothing else is begun", flush=True)
+                given_up.set()
+            return result
+        elapsed = (time.monotonic() - start) / 60
+        if gate.name not in gates.ALWAYS and elapsed + slower * gate.takes > end:
+            print(f"== {gate.name}: LEFT OUT, not enough time is left for it", flush=True)
+            return None
+        result = None if given_up.is_set() else run(gate, given_up)
+        return None if given_up.is_set() else result
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [result for result in pool.map(run_in_time, chosen) if result]
@@ -145,24 +164,15 @@ def main() -> int:
     given = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
     start, busy, commit = time.monotonic(), processor_seconds(), gates.git("rev-parse", "HEAD").strip()
-    if given.changed:
-        chosen = gates.named(gates.touched(gates.changed_since(given.changed)))
-    elif given.gates:
-        chosen = gates.named(given.gates)
+    if given.gates:
+        results = run_all(gates.named(given.gates), inf)
+    elif given.full or given.changed:
+        chosen = gates.of_full() if given.full else gates.named(gates.touched(gates.changed_since(given.changed)))
+        results = run_all([*gates.FIRST, *chosen], inf)
     else:
-        chosen = gates.of_full() if given.full else gates.of_test(gates.day_of(commit))
-    results = [] if given.gates else run_all(gates.FIRST)
-    # On a slow machine all take longer, and what always runs does so.
-    slower = max(1.0, (time.monotonic() - start) / 60 / gates.FIRST_MINUTES)
-
-    def minutes_left() -> float:
-        return (gates.END - (time.monotonic() - start) / 60) / slower
-
-    if all(result.passed for result in results):
-        results += run_all(chosen) if given.full or given.changed or given.gates else run_all(chosen, minutes_left)
-        results += [run(gates.target("bench", 30))] if given.full else []
-    else:
-        print("== lint, unit tests or sanity failed: nothing else is begun", flush=True)
+        results = run_all([*gates.FIRST, *gates.of_test(gates.day_of(commit))], gates.END)
+    if given.full and all(result.passed for result in results[: len(gates.FIRST)]):
+        results.append(run(gates.target("bench", 30), Event()))
     if given.full or given.gates:
         record(results, commit)
     total = {"passed": 0, "failed": 0, "skipped": 0}
