@@ -86,7 +86,7 @@ LIVES = ("workstation", "shared", "training", "inference")
 # Each make test has these. The others come in turn: the day of the commit tells which are first, so that each is among
 # the first A_DAY once a week. One is begun only where it will have ended after END minutes.
 ALWAYS = ("lab-test", "life", "unit-slow")
-END, A_DAY = 40, 5
+END, A_DAY = 30, 5
 # Check mode and a second run are shown by a third of the scenarios in each make test; of which, the day decides.
 SHORT, TURNS = "SCENARIO_SEQUENCE=[create, prepare, converge, verify, side_effect, destroy]", 3
 # Every scenario makes use of these.
