@@ -37,6 +37,7 @@ class ActionModule(ActionBase):
                 "security_mirror": {"type": "str"},
                 "packages": {"type": "list", "elements": "str", "default": []},
                 "keyring": {"type": "path"},
+                "sbat_level": {"type": "str"},
                 "directory": {"type": "path", "default": "installers"},
             }
         )
@@ -54,6 +55,8 @@ class ActionModule(ActionBase):
                     image.check(wanted)
             else:
                 made, changed = image.make(directory, wanted, least["disk"])
+            if made:
+                made.check_loaders((task_vars or {})["inventory_hostname"], given["sbat_level"])
         except Refusal as refusal:
             return failure([refusal])
         path = directory / wanted.name()

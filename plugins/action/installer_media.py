@@ -85,6 +85,8 @@ class ActionModule(ActionBase):
         blockers = [*made.blockers, *blockers]
         if not blockers:
             media.check_programs()
+            if made.image:
+                media.check_loaders(host, made.image.sbat_level)
             if args["installer"] == DISTRIBUTION:
                 _of_distribution(settings, made)
                 _check_mirror(settings, made)

@@ -53,6 +53,11 @@ options:
     description: Directory of the images on the controller.
     type: path
     default: installers
+  sbat_level:
+    description:
+      - The generations of boot loaders that the machine's shim asks for under Secure Boot, as a capture has them.
+      - An image with an older shim or GRUB is refused.
+    type: str
 extends_documentation_fragment: gpulab.node.attributes.controller
 attributes:
   check_mode:

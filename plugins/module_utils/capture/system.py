@@ -291,6 +291,7 @@ def _boot(node: Node, places: Places, entries: str) -> Boot:
         order=order[1].split(",") if order else [],
         current=current[1] if current else None,
         esp=_esp(places),
+        sbat_level=facts_system.sbat_level(node),
     )
 
 

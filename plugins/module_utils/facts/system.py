@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FAMILIES = {"debian": "debian", "ubuntu": "debian", "rhel": "redhat", "fedora": "redhat", "centos": "redhat"}
 SECURE_BOOT = f"{mok.EFIVARS}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+SBAT_LEVEL = f"{mok.EFIVARS}/SbatLevelRT-{mok.SHIM}"
 # The start of a DMI vendor or product name: what systemd-detect-virt calls it
 HYPERVISORS = (
     ("KVM", "kvm"),
@@ -89,6 +90,12 @@ def secure_boot(node: Node) -> str:
     if not variable or len(variable) != 5:  # noqa: PLR2004 - attributes and one byte
         return "unknown"
     return "enabled" if variable[4] else "disabled"
+
+
+def sbat_level(node: Node) -> str | None:
+    """Read which generations of boot loaders shim asks for under Secure Boot; None where it says nothing."""
+    variable = node.data(SBAT_LEVEL)
+    return variable[4:].decode("ascii", "replace").rstrip("\0") if variable else None
 
 
 def boot_id(node: Node, *, inside: bool) -> str:

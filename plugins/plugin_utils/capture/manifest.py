@@ -127,7 +127,8 @@ def _completed(document: Any) -> Any:
     with contextlib.suppress(KeyError, TypeError):
         sections = document["sections"]
         gpulab, baseline = {**_LATER, **sections["gpulab"]}, {"results": [], **sections["baseline"]}
-        return {**document, "sections": {**sections, "gpulab": gpulab, "baseline": baseline}}
+        boot = {"sbat_level": None, **sections["boot"]}
+        return {**document, "sections": {**sections, "gpulab": gpulab, "baseline": baseline, "boot": boot}}
     return document
 
 

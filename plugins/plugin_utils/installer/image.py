@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core import processors
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.capture import own_files
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LONG, locked
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer import sbat
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.archive import tree_of
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer.recipe import NO_INITRAMFS
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
@@ -36,24 +38,37 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpulab.node.plugins.plugin_utils.installer.recipe import Recipe
 
-KERNEL, TREE, RECIPE, SUMS = "vmlinuz", "tree.cpio.zst", "recipe.json", "SHA256SUMS"
+KERNEL, TREE, RECIPE, LOADERS, SUMS = "vmlinuz", "tree.cpio.zst", "recipe.json", "loaders.json", "SHA256SUMS"
 SECONDS = 3600  # for the whole tree, from a slow mirror too
 ANSWER_SECONDS = 30
 LEAST_FREE = 1 << 30  # bytes where the image is kept
 _NEW = ".new"
 _KERNELS = re.compile(r"(?:\./)?boot/vmlinuz-[\w.+~-]+")
+_SIGNED = re.compile(  # the boot loaders that the new system starts with under Secure Boot
+    r"(?:\./)?(usr/lib/(?:shim/shim|grub/[\w-]+-signed/grub)(?:x64|aa64)\.efi\.(?:dual)?signed(?:\.latest)?)"
+)
 _PROGRAMS = ("mmdebstrap", "zstd")  # packages have these names, too
 _OF_FOREIGN = ("arch-test",)  # where the image is for another processor than the controller's
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image that is whole: its directory, its files, and their SHA-256 by name."""
+    """An image that is whole: its directory, its files, and their SHA-256 by name.
+
+    loaders are its signed boot loaders, by path, with their SBAT components and generations.
+    """
 
     path: Path
     kernel: Path
     tree: Path
+    loaders: dict[str, dict[str, int]]
     sums: dict[str, str]
+
+    def check_loaders(self, host: str, level: str | None) -> None:
+        """Raise Refusal R038 where a machine's shim revokes one of the boot loaders; level is that of the machine."""
+        way = f"Remove {self.path}, and the next run makes the image again with what the mirror has now"
+        for path, components in self.loaders.items():
+            sbat.check(host, level, f"/{path} of the image", components, way)
 
 
 def find(directory: Path, recipe: Recipe) -> Image | None:
@@ -67,14 +82,15 @@ def read(path: Path) -> Image:
     try:
         lines = (path / SUMS).read_text(encoding="ascii").splitlines()
         sums = {name: digest for digest, _space, name in (line.partition("  ") for line in lines)}
-        if not {KERNEL, TREE, RECIPE} <= sums.keys():
+        if not {KERNEL, TREE, RECIPE, LOADERS} <= sums.keys():
             raise refuse("R035", path=path, detail=f"{SUMS} does not name all files")
         for name, digest in sums.items():
             if sha256(path / name) != digest:
                 raise refuse("R035", path=path, detail=f"{name} has another checksum")
+        loaders = json.loads((path / LOADERS).read_text(encoding="ascii"))
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("R035", path=path, detail=str(error)) from error
-    return Image(path, path / KERNEL, path / TREE, sums)
+    return Image(path, path / KERNEL, path / TREE, loaders, sums)
 
 
 def make(directory: Path, recipe: Recipe, space: int) -> tuple[Image, bool]:
@@ -181,14 +197,28 @@ def _fill(draft: Path, recipe: Recipe, mode: str) -> None:
         kernel = tar.extractfile(kernels[0])
         with (draft / KERNEL).open("wb") as out:
             shutil.copyfileobj(kernel, out)  # type: ignore[arg-type]
+        (draft / LOADERS).write_text(json.dumps(_loaders(tar), indent=1) + "\n", encoding="ascii")
         _compress(tar, draft / TREE)
     archive.unlink()
-    names = (KERNEL, TREE, RECIPE)
+    names = (KERNEL, TREE, RECIPE, LOADERS)
     text = "".join(f"{sha256(draft / name)}  {name}\n" for name in names)
     (draft / SUMS).write_text(text, encoding="ascii")
     for name in (*names, SUMS):
         own_files.sync(draft / name)
     own_files.sync(draft)
+
+
+def _loaders(tar: tarfile.TarFile) -> dict[str, dict[str, int]]:
+    found = {}
+    for member in tar:
+        name = _SIGNED.fullmatch(member.name)
+        if name and member.isreg():
+            content = tar.extractfile(member).read()  # type: ignore[union-attr]
+            try:
+                found[name[1]] = sbat.of_loader(content)
+            except ValueError as error:
+                raise refuse("R034", detail=f"/{name[1]} is no boot loader for Secure Boot: {error}") from error
+    return found
 
 
 def _run(command: list[str]) -> None:

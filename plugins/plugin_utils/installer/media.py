@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpulab.node.plugins.module_utils.core.files import sha256
 from ansible_collections.gpulab.node.plugins.plugin_utils.core.directory import LOCK, LONG, locked
-from ansible_collections.gpulab.node.plugins.plugin_utils.installer import boot_menu
+from ansible_collections.gpulab.node.plugins.plugin_utils.installer import boot_menu, sbat
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
 if TYPE_CHECKING:
@@ -180,6 +180,13 @@ def check_programs() -> None:
     if missing:
         packages = " ".join(sorted(set(missing.values())))
         raise refuse("R053", what=", ".join(missing), way=f"Install there: {packages} (names of Debian and Ubuntu)")
+
+
+def check_loaders(host: str, level: str | None) -> None:
+    """Raise Refusal R038 where a machine's shim revokes a boot loader of media; level is that of the machine."""
+    for path in (_SHIM, _GRUB_CD, _GRUB_NET) if level else ():
+        way = f"Update the package {FILES[str(path)]} on this machine: the media get its boot loaders"
+        sbat.check(host, level, str(path), sbat.of_loader(path.read_bytes()), way)
 
 
 @contextlib.contextmanager

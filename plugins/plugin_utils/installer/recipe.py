@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.gpulab.node.plugins.module_utils.core import processors
 from ansible_collections.gpulab.node.plugins.plugin_utils.refusals import refuse
 
-FORM = 2  # of the image; another form is another image
+FORM = 3  # of the image; another form is another image
 # Made once, when all is there, and not by the kernel's package and by the packages after it: under emulation, each
 # takes minutes. The first has INITRD=No in the environment, and the others find none to make again.
 NO_INITRAMFS = {"INITRD": "No"}

@@ -49,7 +49,10 @@ FIRMWARE = {
 
 @dataclass(frozen=True)
 class Image:
-    """The options of gpulab.node.installer_image; a mirror is None where the node has none that others can use."""
+    """The options of gpulab.node.installer_image.
+
+    A mirror is None where the node has none that others can use, sbat_level where its firmware does not ask for it.
+    """
 
     system: str
     architecture: str
@@ -57,6 +60,7 @@ class Image:
     mirror: str | None
     security_mirror: str | None
     packages: list[str]
+    sbat_level: str | None
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,15 @@ def _plan(case: Case, installer: Installer, user: plans.User) -> plans.Plan:
 
 
 def _image(case: Case, installer: Installer) -> Image:
-    wishes = case.wishes
+    wishes, boot = case.wishes, case.sections.boot
     return Image(
         installer.system,
         case.manifest.machine.system.architecture,
-        case.sections.boot.firmware,
+        boot.firmware,
         wishes.mirror or case.mirror(),
         wishes.security_mirror or (None if wishes.mirror else case.mirror(SECURITY)),
         sorted({*wishes.packages, *_firmware(case, installer)}),
+        boot.sbat_level if boot.secure_boot == "enabled" else None,
     )
 
 

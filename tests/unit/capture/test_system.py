@@ -299,8 +299,9 @@ def test_firmware(tree):
         "/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n"
     )
     tree.directory("/boot/efi/EFI/debian").directory("/boot/efi/EFI/BOOT")
+    tree.file(f"{mok.EFIVARS}/SbatLevelRT-{mok.SHIM}", b"\x06\0\0\0sbat,1,2024010900\nshim,4\n")
     found = read(tree)["boot"]
-    assert found["firmware"] == "uefi"
+    assert (found["firmware"], found["sbat_level"]) == ("uefi", "sbat,1,2024010900\nshim,4\n")
     assert (found["order"], found["current"]) == (["0003", "0001"], "0003")
     assert [(entry["id"], entry["label"], entry["active"]) for entry in found["entries"]] == [
         ("0001", "UEFI PXE", False),

@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.module_utils.core.refusal import Re
 from ansible_collections.gpulab.node.plugins.plugin_utils.catalog import Catalog
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image, recipe
 
+from . import pe
 from .newc import read as read_cpio
 
 MMDEBSTRAP = """#!/bin/sh
@@ -29,6 +30,14 @@ echo "$@" >> {calls}
 for word in "$@"; do case "$word" in */tree.tar) target=$word;; esac; done
 cp {tar} "$target"
 """
+TREE = {
+    "boot/vmlinuz-6.1.0-56-amd64": b"kernel",
+    "etc/os-release": b"ID=debian",
+    "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed": pe.loader(),
+    "usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed": b"not used",
+    "usr/lib/shim/shimx64.efi.signed.previous": b"not used",
+}
+GRUB = "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
 ZSTD = """#!/bin/sh
 for word in "$@"; do case "$word" in */tree.cpio.zst) target=$word;; esac; done
 exec cat > "$target"
@@ -47,9 +56,9 @@ def programs(tmp_path, monkeypatch):
 
     tar = tmp_path / "made.tar"
     with tarfile.open(tar, "w") as archive:
-        for name in ("boot/vmlinuz-6.1.0-56-amd64", "etc/os-release"):
+        for name, content in TREE.items():
             source = tmp_path / "content"
-            source.write_text(name)
+            source.write_bytes(content)
             archive.add(source, f"./{name}")
     put("mmdebstrap", MMDEBSTRAP.format(tar=tar, calls=tmp_path / "calls"))
     put("zstd", ZSTD)
@@ -90,8 +99,9 @@ def refused(code, directory, made_of, space=0):
 def test_an_image_is_made_once(directory, made_of, tmp_path):
     made, changed = image.make(directory, made_of, 0)
     assert changed
-    assert made.kernel.read_text() == "boot/vmlinuz-6.1.0-56-amd64"
-    assert set(read_cpio(made.tree.read_bytes())) == {b"boot/vmlinuz-6.1.0-56-amd64", b"etc/os-release"}
+    assert made.kernel.read_bytes() == b"kernel"
+    assert set(read_cpio(made.tree.read_bytes())) == {name.encode() for name in TREE}
+    assert made.loaders == {GRUB: {"sbat": 1, "grub": 3, "grub.debian": 4}}
     assert json.loads((made.path / "recipe.json").read_text())["packages"][-1] == "firmware-bnx2x"
     again, changed = image.make(directory, made_of, 0)
     assert (again, changed) == (made, False)
@@ -120,7 +130,7 @@ def test_another_recipe_is_another_image(made_of, field):
     assert other.name() != made_of.name()
 
 
-@pytest.mark.parametrize("name", ["vmlinuz", "tree.cpio.zst", "recipe.json", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["vmlinuz", "tree.cpio.zst", "recipe.json", "loaders.json", "SHA256SUMS"])
 @pytest.mark.parametrize("damage", ["changed", "gone"])
 def test_a_damaged_image_is_not_used(directory, made_of, name, damage):
     made, _changed = image.make(directory, made_of, 0)
@@ -285,7 +295,9 @@ def act(made_of, directory):
         }
         connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="unused"))
         templar = Templar(loader=DataLoader(), variables={})
-        return ActionModule(task, connection, PlayContext(), DataLoader(), templar, None).run(task_vars={})
+        return ActionModule(task, connection, PlayContext(), DataLoader(), templar, None).run(
+            task_vars={"inventory_hostname": "node07"}
+        )
 
     return run
 
@@ -295,7 +307,7 @@ def test_the_action_makes_an_image_and_then_finds_it(act, made_of, directory, mo
     first, second = act(), act()
     assert (first["changed"], second["changed"]) == (True, False)
     assert first["path"] == second["path"] == str(directory / made_of.name())
-    assert set(first["sums"]) == {"vmlinuz", "tree.cpio.zst", "recipe.json"}
+    assert set(first["sums"]) == {"vmlinuz", "tree.cpio.zst", "recipe.json", "loaders.json"}
     assert first["least"]["memory"] > 1 << 30
     for name in ("kernel", "tree"):
         assert os.path.exists(first[name])  # noqa: PTH110 - a path as text
@@ -313,3 +325,19 @@ def test_check_mode_writes_nothing_and_tells_the_truth(act, made_of, directory):
 def test_the_action_refuses_with_a_code(act, tmp_path, check_mode):
     refusal = act(check_mode=check_mode, mirror=(tmp_path / "nothing").as_uri())["refusal"]
     assert refusal["code"] == "R033"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_image_whose_boot_loader_shim_revokes_is_not_used(act, made_of, directory, monkeypatch, check_mode):
+    monkeypatch.setattr(image, "_check_space", lambda _path, _least: None)
+    image.make(directory, made_of, 0)
+    assert "refusal" not in act(check_mode=check_mode, sbat_level="sbat,1,2024010900\nshim,4\ngrub,3\n")
+    refusal = act(check_mode=check_mode, sbat_level="sbat,1,2025010900\nshim,4\ngrub,5\n")["refusal"]
+    assert refusal["code"] == "R038"
+    assert f"node07 would not start /{GRUB} of the image" in refusal["cause"]
+    assert f"Remove {directory / made_of.name()}" in refusal["remedy"]
+
+
+def test_an_image_whose_boot_loader_is_none_is_not_made(directory, made_of, monkeypatch):
+    monkeypatch.setattr(image.sbat, "of_loader", lambda _content: int("no loader"))
+    assert f"/{GRUB} is no boot loader" in refused("R034", directory, made_of)

@@ -104,6 +104,7 @@ class Machine:
             "boot": {
                 "firmware": "uefi",
                 "secure_boot": "disabled",
+                "sbat_level": None,
                 "command_line": "BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=ttyS0,115200n8",
             },
             "users": [account("root", 0), account("admin", 1000)],

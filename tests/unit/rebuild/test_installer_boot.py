@@ -88,7 +88,7 @@ def ready(tmp_path, monkeypatch):
     for name in (image.KERNEL, image.TREE):
         (place / name).write_bytes(name.encode())
     sums = {image.KERNEL: "1" * 64, image.TREE: "2" * 64}
-    found = image.Image(place, place / image.KERNEL, place / image.TREE, sums)
+    found = image.Image(place, place / image.KERNEL, place / image.TREE, {}, sums)
     monkeypatch.setattr(image, "read", lambda _path: found)
     monkeypatch.setattr(installer_boot, "MEMORY", tmp_path)
     return place

@@ -22,6 +22,7 @@ from ansible_collections.gpulab.node.plugins.plugin_utils.installer import image
 from ansible_collections.gpulab.node.plugins.plugin_utils.rebuild.new_system import NewFile
 
 from unit.captures.conftest import vault, vault_password  # noqa: F401 - fixtures
+from unit.installer import pe
 from unit.rebuild import machine as machines
 from unit.rebuild.machine import HASH, HOST_KEY, KEY, SHADOW
 
@@ -78,7 +79,7 @@ def ready(tmp_path, **changes):
     place.mkdir(exist_ok=True)
     for name in (image.KERNEL, image.TREE):
         (place / name).write_bytes(name.encode())
-    return image.Image(place, place / image.KERNEL, place / image.TREE, {}, **changes)
+    return image.Image(place, place / image.KERNEL, place / image.TREE, {}, {}, **changes)
 
 
 @pytest.mark.usefixtures("capture")
@@ -111,6 +112,20 @@ def test_under_secure_boot_it_is_the_media_that_must_start_another_kernel(act, m
         assert codes(result) == []
         said = f"NOTE Secure Boot is on, and the media have the boot loader of {here}"
         assert sum(line.startswith(said) for line in result["lines"]) == notes
+
+
+@pytest.mark.parametrize("state", ["enabled", "disabled"])
+def test_media_that_the_firmware_would_not_start_are_refused(act, machine, request, monkeypatch, state):
+    machine.sections["boot"].update(secure_boot=state, sbat_level="sbat,1,2025010900\ngrub,4\n")
+    request.getfixturevalue("capture")
+    loader = request.getfixturevalue("tmp_path") / "loader"
+    loader.write_bytes(pe.loader())
+    for name in ("_SHIM", "_GRUB_CD", "_GRUB_NET"):
+        monkeypatch.setattr(media, name, loader)
+    monkeypatch.setattr(media, "FILES", {str(loader): "grub-signed"})
+    result = act("plan")
+    assert result.get("refusal", {}).get("code") == ("R038" if state == "enabled" else None)
+    assert state == "disabled" or "Update the package grub-signed on this machine" in result["refusal"]["remedy"]
 
 
 @pytest.mark.usefixtures("capture")

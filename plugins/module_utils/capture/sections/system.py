@@ -155,7 +155,7 @@ class Esp:
 
 @dataclass(frozen=True)
 class Boot:
-    """How a node boots; firmware is uefi or bios, files are those of the modules' settings."""
+    """How a node boots; firmware is uefi or bios, files are those of the modules' settings, sbat_level is shim's."""
 
     command_line: str
     next_kernel: str | None
@@ -169,6 +169,7 @@ class Boot:
     order: list[str]
     current: str | None
     esp: Esp | None
+    sbat_level: str | None
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,10 @@ CODES = {
         "this machine cannot start programs of {architecture}, which the image of an installer is made with",
         "Install the packages qemu-user-static and binfmt-support on this machine, or use one with such a processor.",
     ),
+    "R038": (
+        "the firmware of {host} would not start {path} under Secure Boot: shim revokes {revoked}",
+        "{way}. Nothing was changed.",
+    ),
     # R050 to R059: installation media
     "R050": (
         "Debian's installer has the kernel {kernel}, and {mirror} has modules for {found} only (suite {suite})",
