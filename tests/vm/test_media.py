@@ -7,9 +7,11 @@ import pytest
 from ansible_collections.gpulab.node.plugins.module_utils.installer.plan import ROOT_FILESYSTEM, guid
 from ansible_collections.gpulab.node.plugins.plugin_utils.installer import media, media_parts
 from bare import Bare
-from test_installer import MIB, UUID, images, lab  # noqa: F401 - fixtures
+from test_installer import ENFORCED, MIB, UUID, images, lab  # noqa: F401 - fixtures
 
 ELSEWHERE = "4c4c4544-0042-3010-8051-000000000000"
+STARTS = [("bios", "cd"), ("bios", "stick"), ("uefi", "cd"), ("uefi", "stick"), ("secure", "cd"), ("secure", "stick")]
+PROGRAMS = [("bios", "boot/grub/core.0"), ("uefi", "shimx64.efi"), ("secure", "shimx64.efi")]
 SAID = b"THE DISK WAS STARTED\r\n"
 
 
@@ -59,23 +61,29 @@ def starting(path, uuid=None):
     return path
 
 
-@pytest.mark.parametrize(("firmware", "kind"), [("bios", "cd"), ("bios", "stick"), ("uefi", "cd"), ("uefi", "stick")])
+@pytest.mark.parametrize(("firmware", "kind"), STARTS)
 def test_the_image_starts_the_installer(unattended, machine, firmware, kind):
-    """It says what is not as planned, and switches the machine off: there is no disk, and the tree is for BIOS."""
+    """It says what is not as planned, and switches the machine off: there is no disk, and the tree is for BIOS.
+
+    "secure" enforces Secure Boot.
+    """
     one = machine(firmware)
     one.boot_medium(unattended / media.ISO, kind)
     console = one.wait_for_end()
     assert "gpulab: loading the installer of node07" in console
     assert "No disk has the serial number SYSTEM1" in console
     assert ("UEFI" in console) or firmware == "bios"
+    assert (ENFORCED in console) is (firmware == "secure")
     assert "reboot: Power down" in console
 
 
-@pytest.mark.parametrize(("firmware", "program"), [("bios", "boot/grub/core.0"), ("uefi", "shimx64.efi")])
+@pytest.mark.parametrize(("firmware", "program"), PROGRAMS)
 def test_the_folder_starts_the_installer_over_the_network(unattended, machine, firmware, program):
     one = machine(firmware)
     one.boot_network(unattended / media.PXE, program)
     one.wait_for("gpulab: loading the installer of node07")
+    if firmware == "secure":
+        one.wait_for(ENFORCED)
 
 
 def test_another_machine_goes_on_as_if_they_were_not_there(unattended, machine, tmp_path):
