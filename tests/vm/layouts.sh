@@ -82,7 +82,7 @@ END
     printf '%s\n' dm_crypt dm_mod dm_snapshot aesni_intel xts ecb sha256_generic >>/etc/initramfs-tools/modules
     GRUB_ON=$DISK-SYSTEM1
     ;;
-*" layout=btrfs "*) # subvolumes on the system disk and on a data disk, and an array of two further disks
+*" layout=btrfs "*) # subvolumes on the system disk and on a data disk, an array of two further disks, and XFS
     partitioned $DISK-SYSTEM1
     mkfs.ext4 -q $DISK-SYSTEM1-part2 # GRUB cannot write to Btrfs, as it must to start something once
     mkfs.btrfs -q $DISK-SYSTEM1-part3
@@ -94,7 +94,8 @@ END
     mount -o subvol=@home $DISK-SYSTEM1-part3 $NEW/home
     mount $DISK-SYSTEM1-part2 $NEW/boot
     mkfs.btrfs -q -L pool $DISK-DATA1
-    mkdir /data /scratch /array
+    mkfs.xfs -q $DISK-DATA4
+    mkdir /data /scratch /array /archive
     mount $DISK-DATA1 /data
     for one in data scratch; do btrfs subvolume create "/data/$one"; done
     data /data/data/home
@@ -105,6 +106,9 @@ END
     mount /dev/md/tank /array
     data /array/runs
     umount /array
+    mount $DISK-DATA4 /archive
+    data /archive/runs
+    umount /archive
     mdadm --detail --scan >>/etc/mdadm/mdadm.conf
     cat >/etc/fstab <<END
 UUID=$(uuid $DISK-SYSTEM1-part3) / btrfs subvol=@ 0 0
@@ -113,6 +117,7 @@ UUID=$(uuid $DISK-SYSTEM1-part2) /boot ext4 defaults 0 2
 UUID=$(uuid $DISK-DATA1) /data btrfs subvol=data 0 0
 UUID=$(uuid $DISK-DATA1) /scratch btrfs subvol=scratch,noatime 0 0
 /dev/md/tank /array ext4 defaults 0 2
+UUID=$(uuid $DISK-DATA4) /archive xfs defaults 0 0
 END
     printf '%s\n' btrfs raid1 >>/etc/initramfs-tools/modules
     GRUB_ON=$DISK-SYSTEM1
@@ -143,11 +148,11 @@ useradd --uid 1234 --gid lab --create-home --shell /bin/bash admin
 systemctl enable systemd-networkd systemd-resolved
 for path in /*; do
     case $path in
-    /dev | /gpulab | /mnt | /proc | /run | /sys | /tmp | /data | /scratch | /array | /layouts.sh) ;;
+    /dev | /gpulab | /mnt | /proc | /run | /sys | /tmp | /data | /scratch | /array | /archive | /layouts.sh) ;;
     *) cp --archive --one-file-system "$path" $NEW ;;
     esac
 done
-mkdir -p $NEW/dev $NEW/proc $NEW/run $NEW/sys $NEW/data $NEW/scratch $NEW/array $NEW/mnt
+mkdir -p $NEW/dev $NEW/proc $NEW/run $NEW/sys $NEW/data $NEW/scratch $NEW/array $NEW/archive $NEW/mnt
 mkdir -m 1777 $NEW/tmp
 ln -sf ../run/systemd/resolve/stub-resolv.conf $NEW/etc/resolv.conf
 python3 -I -c '

@@ -22,11 +22,11 @@ from test_installer import ARGUMENTS, MIB, UUID, Lab, images  # noqa: F401 - ima
 from test_reinstall import HOST, Story, Watched
 
 SCRIPT = Path(__file__).with_name("layouts.sh")
-PACKAGES = ["btrfs-progs", "cryptsetup-initramfs", "lvm2", "mdadm"]
+PACKAGES = ["btrfs-progs", "cryptsetup-initramfs", "lvm2", "mdadm", "xfsprogs"]
 SYSTEM = "SYSTEM1"
 DISKS = {  # in MiB, by their serial numbers; the system is not on the first disk that the kernel finds
     "luks": {"DATA1": 320, SYSTEM: 12288},
-    "btrfs": {"DATA1": 384, "DATA2": 128, "DATA3": 128, SYSTEM: 12288},
+    "btrfs": {"DATA1": 384, "DATA2": 128, "DATA3": 128, SYSTEM: 12288, "DATA4": 320},
     "md": {"DATA1": 64, SYSTEM: 8192, "SYSTEM2": 8192},
 }
 SECONDS = 3600  # for making the disks
@@ -126,9 +126,9 @@ findmnt --noheadings --output TARGET,SOURCE,FSTYPE,LABEL /data; grep ^data /etc/
 blkid --match-tag UUID --output value /dev/vda
 """,
     "btrfs": """
-sha256sum /data/home/run1 /scratch/li/run1 /array/runs/run1 /home/kept
-for one in /data /scratch /array; do findmnt --noheadings --output TARGET,SOURCE,FSTYPE $one; done
-grep -E '/(data|scratch|array) ' /etc/fstab; grep ^ARRAY /etc/mdadm/mdadm.conf
+sha256sum /data/home/run1 /scratch/li/run1 /array/runs/run1 /archive/runs/run1 /home/kept
+for one in /data /scratch /array /archive; do findmnt --noheadings --output TARGET,SOURCE,FSTYPE $one; done
+grep -E '/(data|scratch|array|archive) ' /etc/fstab; grep ^ARRAY /etc/mdadm/mdadm.conf
 mdadm --detail --brief /dev/md/tank; cat /sys/block/md*/md/degraded
 """,
 }
