@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import zipfile
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -326,6 +327,22 @@ def test_a_file_of_no_index_is_as_large_as_its_server_says(address, place):
     assert fetching.with_size(file).size == len((place / "debian.asc").read_bytes())
     gone = fetching.File("files/y", f"{address}/nothing", 0, "0")
     assert fetching.with_size(gone) == gone
+
+
+def test_files_of_the_same_content_do_not_take_each_others_part(tmp_path, monkeypatch):
+    """Two models of one family have the same configuration; they come at the same time."""
+    (tmp_path / "source").write_bytes(b"config")
+    digest = hashlib.sha256(b"config").hexdigest()
+    files = [fetching.File(f"files/{number}", (tmp_path / "source").as_uri(), 0, digest) for number in range(4)]
+    save = fetching.download.save
+
+    def slowly(*arguments):
+        save(*arguments)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(fetching.download, "save", slowly)
+    fetching.fetch(tmp_path, files)
+    assert fetching.missing(tmp_path, files) == []
 
 
 def test_what_has_another_sha256_than_its_index_says_never_gets_its_name(tmp_path, address):
