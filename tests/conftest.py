@@ -1,6 +1,7 @@
 """Let the tests import this checkout as ``ansible_collections.gpulab.node``, and the slow ones say what goes on."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -28,6 +29,14 @@ def say(request):
             reporter.flush()
 
     return tell
+
+
+@pytest.fixture(scope="session")
+def removes_when_terminated():
+    """Let a run that is ended from outside remove its nodes and machines."""
+    former = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", 143))
+    yield
+    signal.signal(signal.SIGTERM, former)
 
 
 @pytest.fixture

@@ -124,11 +124,13 @@ def run_all(chosen: Iterable[Gate], end: float) -> list[Result]:
                 print(f"== {gate.name} failed: all others are ended, and nothing else is begun", flush=True)
                 given_up.set()
             return result
+        if given_up.is_set():
+            return None
         elapsed = (time.monotonic() - start) / 60
         if gate.name not in gates.ALWAYS and elapsed + slower * gate.takes > end:
             print(f"== {gate.name}: LEFT OUT, not enough time is left for it", flush=True)
             return None
-        result = None if given_up.is_set() else run(gate, given_up)
+        result = run(gate, given_up)
         return None if given_up.is_set() else result
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

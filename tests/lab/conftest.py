@@ -9,6 +9,11 @@ import pytest
 from laboratory import DIRECTORY, Lab
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _removes_when_terminated(request):
+    request.getfixturevalue("removes_when_terminated")
+
+
 @pytest.fixture(scope="module")
 def lab(request, say):
     """Start the nodes that the test module names, and remove them after its last test, whatever happens."""

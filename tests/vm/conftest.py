@@ -5,7 +5,6 @@ disks may add more disks.
 """
 
 import functools
-import signal
 import tempfile
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from machine import Machine
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _clean_up_when_terminated():
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", 143))
+def _removes_when_terminated(request):
+    request.getfixturevalue("removes_when_terminated")
 
 
 @pytest.fixture(scope="module")
