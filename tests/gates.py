@@ -43,7 +43,7 @@ MINUTES = {
     "vm-gone": 30,
     "vm-installer": 30,
     "vm-installer_arm64": 35,
-    "vm-media": 20,
+    "vm-media": 25,
     "vm-quotas": 20,
     "vm-rdma": 25,
     "vm-reinstall": 120,

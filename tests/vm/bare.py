@@ -61,6 +61,8 @@ class Bare:
 
     def _start(self, *arguments, first=None, network=None):
         self._starts += 1
+        # BIOS has no other program for it than the card's; under Secure Boot, shim is told wrong sizes by that one.
+        rom = "" if network and self._firmware is BIOS else ",romfile="
         disks = [word for place, disk in enumerate(self._disks) for word in _disk(place, disk[0] == first, *disk)]
         self._process = subprocess.Popen(
             [
@@ -70,7 +72,7 @@ class Bare:
                 *("-nographic", "-nodefaults", "-serial", f"file:{self._console}"),
                 *disks,
                 *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22{network or ''}"),
-                *("-device", f"virtio-net-pci,netdev=net,{'bootindex=0' if network else 'romfile='}"),
+                *("-device", f"virtio-net-pci,netdev=net{rom}{',bootindex=0' if network else ''}"),
                 *arguments,
             ],
             stdin=subprocess.DEVNULL,
