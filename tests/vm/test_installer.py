@@ -361,7 +361,7 @@ def test_an_installation_under_secure_boot_that_lost_power_goes_on_from_the_disk
     try:
         machine.boot_disk("SYSTEM1")
         machine.wait_for(ENFORCED)
-        machine.wait_for("only /dev/sdb is left; out of the kernel: nvme0n1, sda")
+        machine.wait_for("only /dev/sd[ab] is left; out of the kernel: nvme0n1, sd[ab]")
         machine.wait_for("3 of 5: the system")
         assert "takes no boot entry" not in machine.console()
         lab.say("pulling the plug in the middle of the installation")
@@ -370,7 +370,7 @@ def test_an_installation_under_secure_boot_that_lost_power_goes_on_from_the_disk
         machine.boot_disk("SYSTEM1")
         machine.wait_for(ENFORCED)
         machine.wait_for("the installer of node07, plan")
-        machine.wait_for("only /dev/sdb is left; out of the kernel: nvme0n1, sda")
+        machine.wait_for("only /dev/sd[ab] is left; out of the kernel: nvme0n1, sd[ab]")
         machine.wait_for("DONE: the system is installed")
         lab.say("installed; it boots by itself")
         machine.wait_for_ssh(lab.ssh)
