@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _FORMS = {"mode": r"[0-7]{4}", "sha256": r"[0-9a-f]{64}", "kind": f"{FILE}|{LINK}|{DIRECTORY}"}
-_LATER: dict[str, list[Any]] = {"locks": [], "brought": []}  # what the section gpulab has only since a later version
+_LATER: dict[str, dict[str, Any]] = {  # what sections have only since a later version, or on a node that was proven
+    "baseline": {"results": []},
+    "boot": {"sbat_level": None},
+    "gpulab": {"locks": [], "brought": []},
+}
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,8 @@ def _completed(document: Any) -> Any:
     """Return a manifest with what is missing in one of an earlier version, or of a node that nobody had proven."""
     with contextlib.suppress(KeyError, TypeError):
         sections = document["sections"]
-        gpulab, baseline = {**_LATER, **sections["gpulab"]}, {"results": [], **sections["baseline"]}
-        boot = {"sbat_level": None, **sections["boot"]}
-        return {**document, "sections": {**sections, "gpulab": gpulab, "baseline": baseline, "boot": boot}}
+        completed = {name: {**later, **sections[name]} for name, later in _LATER.items()}
+        return {**document, "sections": {**sections, **completed}}
     return document
 
 
