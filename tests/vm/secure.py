@@ -8,7 +8,6 @@ LOADERS = {
     "grubx64.efi": "/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed",
 }
 STATE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"  # 1: enforced
-SBAT_LEVEL = "/sys/firmware/efi/efivars/SbatLevelRT-605dab50-e046-4300-abb6-3dd810dd8b23"  # four bytes, then text
 ESP = "ESP"  # serial number of the disk that the firmware boots from
 ESP_MIB = 16
 # As grub-install writes it, but for the search, which is by UUID there.
